@@ -29,8 +29,8 @@ const (
 	refresh = time.Minute
 	// validity is how long the scores hold without a report of the agent.
 	validity = 3 * refresh
-	// settle collects the changes of a rollout into one write.
-	settle = time.Second
+	// debounce collects the changes of a rollout into one write.
+	debounce = time.Second
 	// firstRetry doubles up to lastRetry while the hub cannot be reached, so that scores are renewed before they expire once it can.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = refresh / 2
@@ -110,13 +110,13 @@ func (r *reporter) ensure(ctx context.Context) (*clusterv1alpha1.AddOnPlacementS
 // soon enqueues one pass over everything, a moment after an event that affects the scores.
 func (r *reporter) soon(matters func(before, after client.Object) bool) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	ask := func(q queue) { q.AddAfter(reconcile.Request{}, settle) }
+	enqueue := func(q queue) { q.AddAfter(reconcile.Request{}, debounce) }
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { ask(q) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { ask(q) },
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { enqueue(q) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { enqueue(q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			if matters(e.ObjectOld, e.ObjectNew) {
-				ask(q)
+				enqueue(q)
 			}
 		},
 	}

@@ -240,8 +240,8 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// GR-04 O12: a change that is told for one user alone gets to no other one of the cluster.
-func TestTellOne(t *testing.T) {
+// GR-04 O12: a change that concerns one user alone is sent to no other one of the cluster.
+func TestNotifyOneUser(t *testing.T) {
 	t.Parallel()
 	s := start(t, clock.RealClock{}, 0)
 	one, other := s.subscribe(t, "c1-a", "c1"), s.subscribe(t, "c1-b", "c1")

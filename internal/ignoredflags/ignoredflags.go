@@ -3,10 +3,8 @@
 package ignoredflags
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -25,14 +23,8 @@ var (
 	Number   Kind = func(flags *pflag.FlagSet, name string) { flags.Float64(name, 0, "") }
 	Duration Kind = func(flags *pflag.FlagSet, name string) { flags.Duration(name, 0, "") }
 	Text     Kind = func(flags *pflag.FlagSet, name string) { flags.String(name, "", "") }
-	List     Kind = func(flags *pflag.FlagSet, name string) { flags.StringSlice(name, nil, "") }
 	Switch   Kind = func(flags *pflag.FlagSet, name string) { flags.Bool(name, false, "") }
 )
-
-// Only is a flag that takes no other value than this one, several times perhaps, since another would need what is not here.
-func Only(value string) Kind {
-	return func(flags *pflag.FlagSet, name string) { flags.Var(&only{value: value}, name, "") }
-}
 
 // Add adds a flag, which the help does not show. why says what is done instead of what it asks for.
 func (f *Flags) Add(flags *pflag.FlagSet, name string, kind Kind, why string) {
@@ -80,22 +72,3 @@ func (r *recorded) Set(value string) error {
 	r.record()
 	return nil
 }
-
-// only is the value of a flag that has one.
-type only struct{ value string }
-
-// Set implements pflag.Value.
-func (o *only) Set(value string) error {
-	for one := range strings.SplitSeq(value, ",") {
-		if one = strings.TrimSpace(one); one != "" && one != o.value {
-			return fmt.Errorf("%q is not in this version; use %s, or leave the flag out", one, o.value)
-		}
-	}
-	return nil
-}
-
-// Type implements pflag.Value.
-func (o *only) Type() string { return "string" }
-
-// String implements pflag.Value.
-func (o *only) String() string { return o.value }

@@ -118,7 +118,7 @@ func (s *self) forget(ctx context.Context, cluster *clusterv1.ManagedCluster) (r
 		return reconcile.Result{}, fmt.Errorf("find out what is left on cluster %s: %w", cluster.Name, err)
 	}
 	if applied {
-		s.logLeftBehind(ctx, cluster.Name)
+		s.logUnmanaged(ctx, cluster.Name)
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	uid, version := cluster.UID, cluster.ResourceVersion
@@ -140,8 +140,8 @@ func (s *self) applied(ctx context.Context, cluster string) (bool, error) {
 	return len(works.Items)+len(addOns.Items) > 0, err
 }
 
-// logLeftBehind says once what to do about a cluster that the hub does not manage itself any more.
-func (s *self) logLeftBehind(ctx context.Context, cluster string) {
+// logUnmanaged says once what to do about a cluster that the hub does not manage itself any more.
+func (s *self) logUnmanaged(ctx context.Context, cluster string) {
 	if s.logged[cluster] {
 		return
 	}

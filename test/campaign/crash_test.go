@@ -229,8 +229,8 @@ type run struct {
 	undisturbed *run
 	history     *history
 	life        *life
-	// settled is the last step that has ended.
-	settled int
+	// lastEnded is the last step that has ended.
+	lastEnded int
 	// stores are what the hub stored at the end of each step.
 	stores []store
 
@@ -248,7 +248,7 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 		c.start(t)
 	}
 	c.spoilt = true // unless it comes to its end
-	r := &run{campaign: c, undisturbed: undisturbed, history: newHistory(p), settled: -1, pause: pause}
+	r := &run{campaign: c, undisturbed: undisturbed, history: newHistory(p), lastEnded: -1, pause: pause}
 	if undisturbed == nil {
 		r.pause = longPause
 	}
@@ -272,7 +272,7 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 			if err != nil { // what users do next takes what the controllers do first
 				r.history.enter(scenario[i-1].name)
 				r.revive(t)
-				r.settle(t, i-1)
+				r.awaitEnd(t, i-1)
 				r.history.enter(s.name)
 				err = s.act(t.Context(), c.fleet)
 			} else {
@@ -282,7 +282,7 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 		if err != nil {
 			t.Fatalf("step %q: %v", s.name, err)
 		}
-		r.stores = append(r.stores, r.settle(t, i))
+		r.stores = append(r.stores, r.awaitEnd(t, i))
 		if r.stores[i] == nil {
 			continue // what the controllers do comes with the next step
 		}
@@ -307,8 +307,8 @@ func (r *run) revive(t *testing.T) {
 	r.since = time.Now()
 }
 
-// settle returns when a step has ended, and what is stored then.
-func (r *run) settle(t *testing.T, i int) store {
+// awaitEnd returns when a step has ended, and what is stored then.
+func (r *run) awaitEnd(t *testing.T, i int) store {
 	t.Helper()
 	s := scenario[i]
 	var want store
@@ -355,8 +355,8 @@ func (r *run) settle(t *testing.T, i int) store {
 // their clusters meanwhile.
 func (r *run) checkDeletions(t *testing.T, i int) {
 	t.Helper()
-	steps := scenario[r.settled+1 : i+1]
-	r.settled = i
+	steps := scenario[r.lastEnded+1 : i+1]
+	r.lastEnded = i
 	keys := recreated(r.undisturbed.stores[i], r.history.deletions(steps), r.undisturbed.history.deletions(steps))
 	if len(keys) > 0 {
 		t.Fatalf("%s of %q in step %q: the controllers have deleted what they leave alone without it, and it was made again:\n%s",

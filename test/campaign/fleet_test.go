@@ -195,19 +195,19 @@ func (f *fleetOfTest) joinUnasked(ctx context.Context) error {
 	return f.createAs(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, "stranger", fleet.GroupBootstrap)
 }
 
-// ask is how the agent of c1 asks for its first certificate, with the credential of a user who is trusted.
-func (f *fleetOfTest) ask(ctx context.Context) error {
+// requestCertificate is how the agent of c1 requests its first certificate, with the credential of a user who is trusted.
+func (f *fleetOfTest) requestCertificate(ctx context.Context) error {
 	return f.createAs(ctx, requestFor("c1-first", fleet.SignerKubeAPIServerClient, f.request), joiner, "system:masters")
 }
 
-// renew is how it asks for the next one.
+// renew is how it requests the next one.
 func (f *fleetOfTest) renew(ctx context.Context) error {
 	return f.createAs(ctx, requestFor("c1-next", fleet.SignerKubeAPIServerClient, f.request), fleet.ClusterUser("c1", agentOfTest),
 		fleet.ClusterGroups("c1")...)
 }
 
-// askByGRPC is how it asks for a certificate for the gRPC server, with the credential of the same user.
-func (f *fleetOfTest) askByGRPC(ctx context.Context) error {
+// requestGRPCCertificate is how it requests a certificate for the gRPC server, with the credential of the same user.
+func (f *fleetOfTest) requestGRPCCertificate(ctx context.Context) error {
 	return f.createAs(ctx, requestFor("c1-grpc", fleet.SignerGRPC, f.request), joiner, "system:masters")
 }
 

@@ -27,7 +27,7 @@ var scenario = []step{
 	{name: "sets", act: creates(setsAndNamespace)},
 	{name: "stranger", act: func(ctx context.Context, f *fleetOfTest) error { return f.joinUnasked(ctx) }},
 	{name: "join", act: func(ctx context.Context, f *fleetOfTest) error {
-		if err := f.ask(ctx); err != nil {
+		if err := f.requestCertificate(ctx); err != nil {
 			return err
 		}
 		return f.create(ctx, clusters)
@@ -44,7 +44,7 @@ var scenario = []step{
 		}
 		return nil
 	}},
-	{name: "gRPC", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.askByGRPC(ctx) }},
+	{name: "gRPC", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.requestGRPCCertificate(ctx) }},
 	{name: "report", act: live("c1", "c2", "c3")},
 	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx) }},
 	{name: "place", act: creates(placements)},

@@ -1,6 +1,9 @@
 // Package fleetsim simulates fleets: in one process, many agents, each with its identity and its connection to a real hub,
 // and each next to a managed cluster that is in memory. The agents are the real ones; what they cost in a process of their
 // own is not seen here, what they cost the hub is.
+//
+// Its API server is not internal/cli/fakehub, which stores anything: agents need the rules for versions, generations, status, finalizers
+// and watches with bookmarks.
 package fleetsim
 
 import (
@@ -99,14 +102,14 @@ func (c *Cluster) put(gvk schema.GroupVersionKind, plural string, o metav1.Objec
 	object.SetGroupVersionKind(gvk)
 	where := key{gvk.GroupVersion().WithResource(plural), types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}
 	_, err = c.store.write(where, func(*unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		begin(object)
+		fillSystemFields(object)
 		return object, nil
 	})
 	utilruntime.Must(err)
 }
 
-// begin gives a new object what the API server does.
-func begin(o *unstructured.Unstructured) {
+// fillSystemFields gives a new object what the API server does.
+func fillSystemFields(o *unstructured.Unstructured) {
 	o.SetUID(uuid.NewUUID())
 	o.SetCreationTimestamp(metav1.Now())
 }

@@ -29,12 +29,12 @@ type change struct {
 type store struct {
 	mu      sync.Mutex
 	objects map[key]*unstructured.Unstructured
-	history []change // that of resource version n is at n-1
-	news    chan struct{}
+	history []change      // that of resource version n is at n-1
+	updated chan struct{} // closed, and replaced, by the next write
 }
 
 func newStore() *store {
-	return &store{objects: map[key]*unstructured.Unstructured{}, news: make(chan struct{})}
+	return &store{objects: map[key]*unstructured.Unstructured{}, updated: make(chan struct{})}
 }
 
 // get returns nil for what does not exist.
@@ -60,7 +60,7 @@ func (s *store) list(selects func(key, *unstructured.Unstructured) bool) (all []
 func (s *store) since(version int) ([]change, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.history[min(version, len(s.history)):], s.news
+	return s.history[min(version, len(s.history)):], s.updated
 }
 
 // write replaces an object by what become makes of it, and returns that. Either is nil for an object that does not exist.
@@ -93,8 +93,8 @@ func (s *store) write(k key, become func(old *unstructured.Unstructured) (*unstr
 	}
 	c.object.SetResourceVersion(strconv.Itoa(len(s.history) + 1))
 	s.history = append(s.history, c)
-	close(s.news)
-	s.news = make(chan struct{})
+	close(s.updated)
+	s.updated = make(chan struct{})
 	return c.object, nil
 }
 

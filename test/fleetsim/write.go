@@ -54,7 +54,7 @@ func (r *call) admit(old, next *unstructured.Unstructured) (*unstructured.Unstru
 	next.SetName(r.info.Name)
 	switch {
 	case old == nil:
-		begin(next)
+		fillSystemFields(next)
 		if r.kind.status {
 			delete(next.Object, "status")
 			next.SetGeneration(1)

@@ -86,7 +86,7 @@ func (p *planner) hooks(s side) run {
 	case w != nil:
 		return w.progress()
 	case p.Workload == nil:
-		p.comeBack(rerender)
+		p.requeueAfter(rerender)
 		return run{message: p.unknownHooks()}
 	}
 	hooks := p.at(s, true)

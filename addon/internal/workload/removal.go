@@ -125,12 +125,12 @@ func (p *planner) until(d deadline) (note string) {
 		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate --overwrite managedclusteraddon -n %s %s %s=0s",
 			addOn.Namespace, addOn.Name, fleet.AnnotationPreDeleteTimeout)
 	}
-	p.comeBack(d.at.Sub(p.Now))
+	p.requeueAfter(d.at.Sub(p.Now))
 	return note + "; the hub removes the add-on all the same at " + d.at.UTC().Format(time.RFC3339)
 }
 
-// comeBack makes the add-on due after at most that time.
-func (p *planner) comeBack(after time.Duration) {
+// requeueAfter makes the add-on due after at most that time.
+func (p *planner) requeueAfter(after time.Duration) {
 	if p.RequeueAfter == 0 || after < p.RequeueAfter {
 		p.RequeueAfter = after
 	}

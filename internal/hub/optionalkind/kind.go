@@ -4,12 +4,14 @@ package optionalkind
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -24,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
 // Options say which objects to follow.
 type Options struct {
@@ -165,11 +167,9 @@ func (k *Kind) newCache(kind client.Object, which cache.ByObject) (cache.Cache, 
 
 // established reports whether objects of a CustomResourceDefinition are served.
 func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(condition any) bool {
-		of, ok := condition.(map[string]any)
-		return ok && of["type"] == "Established" && of["status"] == "True"
-	})
+	typed := &apiextensionsv1.CustomResourceDefinition{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(crd.Object, typed)
+	return err == nil && apihelpers.IsCRDConditionTrue(typed, apiextensionsv1.Established)
 }
 
 // Events are those of the objects that the predicates match, from when the hub has their kind. Then, what another function returns is

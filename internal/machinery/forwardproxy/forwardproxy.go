@@ -2,7 +2,8 @@
 //
 // net/http can do that, too, but it takes an HTTPS proxy for the hub: it verifies it under the hub's tls-server-name, offers
 // it HTTP/2, which cannot carry what it says next, and shows it the client certificate. And of a proxy that refuses it says
-// "Forbidden", which reads as if the hub had said it.
+// "Forbidden", which reads as if the hub had said it. A dialer that speaks TLS to the proxy, below net/http's own CONNECT, would leave the
+// latter as it is: the answer of the proxy gets only to Transport.OnProxyConnectResponse, for which client-go's rest.Config has no place.
 package forwardproxy
 
 import (

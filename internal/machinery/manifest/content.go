@@ -39,7 +39,7 @@ func (m merger) value(at position, required, live, last any) (merged any, change
 // object makes the live object what the required one says, in place.
 func (m merger) object(at position, required, live, last map[string]any) (changed bool) {
 	for field, want := range required {
-		if want == nil || m.leftToServer(field, want) {
+		if want == nil || m.isServerAssigned(field, want) {
 			continue
 		}
 		have := live[field]

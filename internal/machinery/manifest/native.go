@@ -56,8 +56,8 @@ func (m merger) nothingStored(object map[string]any, name string) bool {
 	return true
 }
 
-// leftToServer says whether a manifest only seems to name a value that the API server assigns.
-func (m merger) leftToServer(field string, want any) bool {
+// isServerAssigned says whether a manifest only seems to name a value that the API server assigns.
+func (m merger) isServerAssigned(field string, want any) bool {
 	if !m.native {
 		return false
 	}

@@ -486,7 +486,7 @@ func TestEngineCertificates(t *testing.T) {
 	framework.FollowAdvice(t, h, awaitEngineWithheld(t, addOn, meant.Name), "certificate approve")
 	awaitEngineIssued(t, meant)
 
-	// Any client that could rewrite the status of the add-on would gain nothing.
+	// Whoever could rewrite the status of the add-on would gain nothing.
 	status := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"subject":{"user":"admin","groups":["admins"]}}}]}}`
 	if err := h.Status().Patch(t.Context(), addOn.DeepCopy(), framework.Merge(status)); err != nil {
 		t.Fatal(err)

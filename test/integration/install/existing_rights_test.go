@@ -49,8 +49,8 @@ func asHubAccount(t *testing.T, server *env.Server, account string) client.Clien
 		fleet.NamespaceHub)
 }
 
-// "tokens of all service accounts, approval of all client CSRs": any client that has the token of a controller of the hub gets no further
-// in the cluster that the hub is in. Some of what is tried the policies of deploy/hub/policies.yaml refuse, some RBAC.
+// "tokens of all service accounts, approval of all client CSRs". Whoever has the token of a controller of the hub gets no further in the
+// cluster that the hub is in. Some of what is tried the policies of deploy/hub/policies.yaml refuse, some RBAC.
 func testStolenTokens(t *testing.T, existing *env.Server) {
 	const name = "stolen"
 	admin := existing.Client(t)

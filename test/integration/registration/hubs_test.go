@@ -224,7 +224,7 @@ func TestSwitchesHubs(t *testing.T) {
 	env.Accept(t, first.Client(t), name)
 	awaitWorking(t, first.Client(t), name, "of-the-first-hub-again")
 
-	// RG-25 and section 12 of the contract: on the managed cluster one can see what happened.
+	// RG-25, and the events of the OCM API: on the managed cluster one can see what happened.
 	for _, reason := range []string{fleet.EventNoValidCertificateFound, fleet.EventBootstrapSelected, fleet.EventManagedClusterCreated,
 		fleet.EventCSRCreated,
 		fleet.EventClientCertificateCreated, fleet.EventHubClientConfigReady, fleet.EventManagedClusterLeaseUpdateStarted} {

@@ -35,7 +35,7 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// RG-01 RG-04 RG-05 RG-06 RG-50: nothing is set up before both opt-ins, and the request is exactly the contract's.
+// RG-01 RG-04 RG-05 RG-06 RG-50: nothing is set up before both opt-ins, and the request is exactly that of the OCM API.
 func TestJoinNeedsBothOptIns(t *testing.T) {
 	t.Parallel()
 	c := framework.Hub.Client(t)
@@ -439,7 +439,7 @@ func TestRotation(t *testing.T) {
 		}
 		return after.Valid(identity.Identity{Cluster: name, Agent: "agent1"}, time.Now())
 	})
-	// RG-11 and section 12 of the contract.
+	// RG-11, and the conditions and events of the OCM API.
 	after, err := store.Load()
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestManagedNamespaces(t *testing.T) {
 	awaitManagedNamespaces(t, c, name)
 	label("mns-new", "false")
 	framework.AwaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedNamespacesUpdated)
-	// Section 12 of the contract: what the agent did is told where it may write events.
+	// Events of the OCM API: what the agent did is told where it may write events.
 	framework.AwaitEvent(t, c, name, fleet.EventNamespaceApplied)
 	framework.AwaitEvent(t, c, name, fleet.EventNamespaceUnmanaged)
 }

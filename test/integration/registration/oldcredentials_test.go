@@ -52,9 +52,8 @@ func restart(t *testing.T, hub *env.Server) {
 	}
 }
 
-// RG-18, "The same name accepted again revives nothing": any client that has kept the certificates of a cluster and of its add-on gets
-// nothing by them when another cluster joins under the name, whose own certificates are good right away. A restart of the hub changes
-// nothing of that.
+// RG-18, "The same name accepted again revives nothing". Whoever has kept the certificates of a cluster and of its add-on gets nothing by
+// them when another cluster joins under the name, whose own certificates are good right away. A restart of the hub changes nothing of that.
 func TestSameNameRevivesNothing(t *testing.T) {
 	t.Parallel()
 	const name, addOn = "same-name", "spy"

@@ -230,7 +230,7 @@ func live(t *testing.T, h, m client.Client, cluster, ns, name string, steps []*w
 	t.Helper()
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
 	for i, step := range steps {
-		ask(t, h, w, step)
+		setDesired(t, h, w, step)
 		incarnated, end := context.WithCancel(t.Context())
 		doomed := &crash{}
 		if i == len(steps)-2 {
@@ -242,7 +242,7 @@ func live(t *testing.T, h, m client.Client, cluster, ns, name string, steps []*w
 			awaitCrash(t, agent, h, m, w, step, c)
 		case i == len(steps)-1:
 			env.Eventually(t, func(ctx context.Context) error {
-				return errors.Join(agent.pass(ctx, w), settled(ctx, h, m, w, ns, step, want))
+				return errors.Join(agent.pass(ctx, w), converged(ctx, h, m, w, ns, step, want))
 			})
 		default:
 			awaitStep(t, agent, h, w, step)
@@ -251,8 +251,8 @@ func live(t *testing.T, h, m client.Client, cluster, ns, name string, steps []*w
 	}
 }
 
-// ask makes the hub want a step. A work that is being deleted and is wanted again is wanted once it has gone.
-func ask(t *testing.T, h client.Client, w *workv1.ManifestWork, step *workv1.ManifestWorkSpec) {
+// setDesired makes a step the desired state on the hub. A work that is being deleted and is wanted again is wanted once it has gone.
+func setDesired(t *testing.T, h client.Client, w *workv1.ManifestWork, step *workv1.ManifestWorkSpec) {
 	t.Helper()
 	err := h.Get(t.Context(), client.ObjectKeyFromObject(w), w)
 	switch {
@@ -317,8 +317,8 @@ func awaitCrash(t *testing.T, agent incarnation, h, m client.Client, w *workv1.M
 	})
 }
 
-// settled tells whether the clusters are as the last step says.
-func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns string, step *workv1.ManifestWorkSpec,
+// converged tells whether the clusters are as the last step says.
+func converged(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns string, step *workv1.ManifestWorkSpec,
 	want []string) error {
 	have, err := objectsOf(ctx, m, ns, w.Name)
 	if err != nil {

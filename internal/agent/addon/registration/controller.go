@@ -150,7 +150,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		report.write(&addOn.Status.Conditions)
 	}
 	// That does not depend on the Secrets: the manager that the Secrets wait for may itself wait for the driver.
-	report.requeueBy(c.declareDriver(addOn, report.hasNews()))
+	report.requeueBy(c.declareDriver(addOn, report.reportsCertificate()))
 	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: firstRetry}, errors.Join(errs...)

@@ -120,7 +120,7 @@ func TestPlace(t *testing.T) {
 	expect(0, fleet.AddOnCredentialHosted, 0)
 }
 
-// RG-62: the driver is reported with the first news of a certificate, and soon if there are none. A driver that changes is reported at
+// RG-62: the driver is reported with the first report on a certificate, and soon if there are none. A driver that changes is reported at
 // once.
 func TestDriver(t *testing.T) {
 	t.Parallel()
@@ -132,15 +132,15 @@ func TestDriver(t *testing.T) {
 	for name, test := range map[string]struct {
 		driver       addonv1beta1.KubeClientDriver
 		registration addonv1beta1.RegistrationConfig
-		news         bool
+		reported     bool
 		wait         time.Duration
 	}{
-		"on the way":     {csr, undeclared, false, driverTimeout},
-		"with its news":  {csr, undeclared, true, 0},
-		"by token":       {token, undeclared, false, 0},
-		"no longer":      {csr, declared(token), false, 0},
-		"said":           {csr, declared(csr), false, 0},
-		"another signer": {csr, addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner}, false, 0},
+		"on the way":      {csr, undeclared, false, driverTimeout},
+		"with its report": {csr, undeclared, true, 0},
+		"by token":        {token, undeclared, false, 0},
+		"no longer":       {csr, declared(token), false, 0},
+		"said":            {csr, declared(csr), false, 0},
+		"another signer":  {csr, addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner}, false, 0},
 	} {
 		clock, c := clocktesting.NewFakeClock(start), newController(test.driver)
 		c.Clock = clock
@@ -155,13 +155,13 @@ func TestDriver(t *testing.T) {
 		if test.wait > 0 {
 			for _, at := range []time.Duration{0, test.wait - 1} {
 				clock.SetTime(start.Add(at))
-				if due := c.declareDriver(addOn, test.news); !due.Equal(start.Add(test.wait)) || driver() != "" {
+				if due := c.declareDriver(addOn, test.reported); !due.Equal(start.Add(test.wait)) || driver() != "" {
 					t.Errorf("%s, after %s: %q, again at %s", name, at, driver(), due)
 				}
 			}
 			clock.SetTime(start.Add(test.wait))
 		}
-		due := c.declareDriver(addOn, test.news)
+		due := c.declareDriver(addOn, test.reported)
 		if want := test.registration.Type == addonv1beta1.KubeClient; !due.IsZero() || (driver() == test.driver) != want || len(c.silent) > 0 {
 			t.Errorf("%s: %q, again at %s", name, driver(), due)
 		}

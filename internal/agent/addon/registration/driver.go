@@ -14,9 +14,9 @@ const driverTimeout = time.Second
 
 // declareDriver reports to the hub how the add-on gets its access: at once, or together with the first report on a certificate. It
 // returns when to do that; zero is never.
-func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
+func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, reportsCertificate bool) (due time.Time) {
 	key := client.ObjectKeyFromObject(addOn)
-	if !news && c.Driver == addonv1beta1.KubeClientDriverCSR && lacksDriver(addOn) {
+	if !reportsCertificate && c.Driver == addonv1beta1.KubeClientDriverCSR && lacksDriver(addOn) {
 		if c.silent[key].IsZero() {
 			c.silent[key] = c.Clock.Now()
 		}

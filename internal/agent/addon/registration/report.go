@@ -58,8 +58,8 @@ func (r *report) requeueBy(then time.Time) {
 	}
 }
 
-// hasNews reports whether there is anything to report on a certificate.
-func (r *report) hasNews() bool {
+// reportsCertificate reports whether there is anything to report on a certificate.
+func (r *report) reportsCertificate() bool {
 	k := r.kinds[fleet.ConditionCertificateRotated]
 	return k.err != nil || k.first != nil
 }

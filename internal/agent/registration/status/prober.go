@@ -134,9 +134,9 @@ func (p *Prober) probe(ctx context.Context) Health {
 		}
 		return *p.health // the failure may pass
 	}
-	news := p.health == nil || p.health.Condition.Status != found.Condition.Status || p.health.Version != found.Version
+	transitioned := p.health == nil || p.health.Condition.Status != found.Condition.Status || p.health.Version != found.Version
 	p.health = &found
-	if news && p.changed != nil {
+	if transitioned && p.changed != nil {
 		p.changed()
 	}
 	return found

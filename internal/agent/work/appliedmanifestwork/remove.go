@@ -76,7 +76,7 @@ func (c *Cluster) each(amw *workv1.AppliedManifestWork, verb string, resources [
 			_ = group.Wait() // the errors are in failures
 		}
 		switch {
-		case c.wasSeenToGo(after[i]):
+		case c.isKnownToBeGone(after[i]):
 			gone[i] = true
 			c.forget(amw, after[i])
 		case due(after[i]):
@@ -131,8 +131,8 @@ func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManife
 	c.requested.Delete(r.UID)
 }
 
-// wasSeenToGo reports whether an object that was to be deleted is known to be gone.
-func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
+// isKnownToBeGone reports whether an object that was to be deleted is known to be gone.
+func (c *Cluster) isKnownToBeGone(r workv1.AppliedManifestResourceMeta) bool {
 	_, requested := c.requested.Load(r.UID)
 	revision, known := c.Tracked.Revision(Object(r))
 	return requested && known && revision == ""
@@ -141,7 +141,7 @@ func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
 // isWaitedFor reports whether an object that was to be deleted is known not to have changed since.
 func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) bool {
 	requested, ok := c.requested.Load(r.UID)
-	if !ok || insists(amw, requested.(request).finalizers) {
+	if !ok || switchedToBackground(amw, requested.(request).finalizers) {
 		return false
 	}
 	revision, known := c.Tracked.Revision(Object(r))
@@ -195,7 +195,7 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 		return err == nil, err
 	}
 	r.UID = string(live.UID)
-	if live.DeletionTimestamp != nil && !insists(amw, live.Finalizers) {
+	if live.DeletionTimestamp != nil && !switchedToBackground(amw, live.Finalizers) {
 		c.recordRequest(*r, live)
 		return false, nil
 	}
@@ -229,9 +229,9 @@ func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// insists reports whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the delete
-// option of the work has changed. The API server removes the finalizer at another delete request with another policy.
-func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
+// switchedToBackground reports whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more:
+// the delete option of the work has changed. The API server removes the finalizer at another delete request with another policy.
+func switchedToBackground(amw *workv1.AppliedManifestWork, finalizers []string) bool {
 	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&
 		slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 }

@@ -69,12 +69,12 @@ func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedMan
 	if !amw.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
-	return amw, c.bringUpToDate(ctx, amw, fresh)
+	return amw, c.updateApplied(ctx, amw, fresh)
 }
 
-// bringUpToDate makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
+// updateApplied makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
 // and its status does not list goes to the status first: it may have been applied, and no annotation will name it.
-func (c *Controller) bringUpToDate(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
+func (c *Controller) updateApplied(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
 	if amw.Annotations[fleet.AnnotationManifests] != fresh.Annotations[fleet.AnnotationManifests] {
 		if err := c.recordUnlisted(ctx, amw); err != nil {
 			return err

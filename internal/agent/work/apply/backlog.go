@@ -23,7 +23,8 @@ const (
 
 // backlog holds the works with a status to report to a hub that does not answer. One of them, the probing work, goes on trying, and
 // when the hub accepts any write, all are requeued: whatever their number, a hub that is down gets one request per probeInterval, and one
-// that is back gets all reports at once.
+// that is back gets all reports at once. A circuit breaker in the client would not do: it would have to wake the works that wait, too, when
+// it closes.
 type backlog struct {
 	mu    sync.Mutex
 	works map[string]bool

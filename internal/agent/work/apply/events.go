@@ -14,31 +14,32 @@ import (
 // Recorder records an event about a work. It must not block.
 type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note string)
 
-// maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
+// maxNote is how many bytes of text an event has room for: the API server takes 1 KiB.
 const maxNote = 1000
 
-// news are the manifests that have started to fail, those that have recovered, and those whose objects others have started to dispute.
-type news struct{ failed, recovered, disputed []string }
+// transitions are the manifests that have started to fail, those that have recovered, and those whose objects others have started to
+// dispute.
+type transitions struct{ failed, recovered, disputed []string }
 
-// newsOf compares the results with the status of the work before. A failure or a dispute that goes on is no news, even
+// transitionsOf compares the results with the status of the work before. A failure or a dispute that goes on is no transition, even
 // if its message changes; a failure under a new generation is.
-func newsOf(work *workv1.ManifestWork, results []manifestResult) news {
-	var n news
+func transitionsOf(work *workv1.ManifestWork, results []manifestResult) transitions {
+	var t transitions
 	for i := range results {
 		o := &results[i]
 		before := statusOf(work, o)
 		failing := before != nil && meta.IsStatusConditionFalse(before.Conditions, fleet.ConditionApplied)
 		switch {
 		case o.err != nil && (!failing || !isCurrent(before, work.Generation)):
-			n.failed = append(n.failed, o.err.Error())
+			t.failed = append(t.failed, o.err.Error())
 		case o.err == nil && failing:
-			n.recovered = append(n.recovered, o.identity.String())
+			t.recovered = append(t.recovered, o.identity.String())
 		}
 		if o.dispute != nil && (before == nil || meta.FindStatusCondition(before.Conditions, fleet.ConditionDisputed) == nil) {
-			n.disputed = append(n.disputed, fmt.Sprintf("%s: %s", o.identity, o.dispute))
+			t.disputed = append(t.disputed, fmt.Sprintf("%s: %s", o.identity, o.dispute))
 		}
 	}
-	return n
+	return t
 }
 
 func isCurrent(status *workv1.ManifestCondition, generation int64) bool {
@@ -57,19 +58,19 @@ func statusOf(work *workv1.ManifestWork, o *manifestResult) *workv1.ManifestCond
 	return nil
 }
 
-// recordEvents records the news, each in one event whatever the number of manifests.
-func (c *Controller) recordEvents(work *workv1.ManifestWork, n news, all int) {
-	if len(n.failed) > 0 {
+// recordEvents records the transitions, each in one event whatever the number of manifests.
+func (c *Controller) recordEvents(work *workv1.ManifestWork, t transitions, all int) {
+	if len(t.failed) > 0 {
 		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestApplyFailed, "Apply",
-			conditions.Clip(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(n.failed), all, conditions.Summary(n.failed)), maxNote))
+			conditions.Clip(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(t.failed), all, conditions.Summary(t.failed)), maxNote))
 	}
-	if len(n.recovered) > 0 {
+	if len(t.recovered) > 0 {
 		c.Record(work, corev1.EventTypeNormal, fleet.EventManifestApplyRecovered, "Apply",
-			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, conditions.Summary(n.recovered)),
+			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(t.recovered), all, conditions.Summary(t.recovered)),
 				maxNote))
 	}
-	if len(n.disputed) > 0 {
+	if len(t.disputed) > 0 {
 		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestDisputed, "Apply",
-			conditions.Clip(fmt.Sprintf("%d of %d objects are in dispute: %s", len(n.disputed), all, conditions.Summary(n.disputed)), maxNote))
+			conditions.Clip(fmt.Sprintf("%d of %d objects are in dispute: %s", len(t.disputed), all, conditions.Summary(t.disputed)), maxNote))
 	}
 }

@@ -13,13 +13,13 @@ import (
 // report writes the results to the work's status, in one request, if they change it, and records events about what is new. A work is never
 // applied again once its status says that it is complete: that is not written before it is recorded what the work owns.
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, recorded bool) error {
-	changes := newsOf(work, results)
+	changed := transitionsOf(work, results)
 	if c.updateStatus(work, results) && (recorded || !conditions.IsComplete(work)) {
 		if err := c.writeStatus(ctx, work); err != nil {
 			return err
 		}
 	}
-	c.recordEvents(work, changes, len(results))
+	c.recordEvents(work, changed, len(results))
 	return nil
 }
 

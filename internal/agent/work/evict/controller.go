@@ -71,14 +71,14 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return ok && c.concerns(amw)
 	})
 	// It counts whether the work exists, not what is in it.
-	comesAndGoes := predicate.TypedFuncs[*workv1.ManifestWork]{}
-	comesAndGoes.UpdateFunc = func(e event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return e.ObjectOld.UID != e.ObjectNew.UID }
+	createdOrDeleted := predicate.TypedFuncs[*workv1.ManifestWork]{}
+	createdOrDeleted.UpdateFunc = func(e event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return e.ObjectOld.UID != e.ObjectNew.UID }
 	toApplied := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, work *workv1.ManifestWork) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fleet.AppliedManifestWorkName(o.HubHash, work.Name)}}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("work-appliedmanifestwork-evict").
 		For(&workv1.AppliedManifestWork{}, builder.WithPredicates(ofOwn)).
-		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, toApplied, comesAndGoes)).
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, toApplied, createdOrDeleted)).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),

@@ -220,24 +220,25 @@ func (o *Observer) startRead(object tracker.Object) (queries map[string]*query, 
 	return queries, about.version
 }
 
-// answer takes in a reading, unless the query or the reading is out of date, and reports whether it is news.
-func (o *Observer) answer(object tracker.Object, owner string, registered *query, reading *conditions.Reading, version string) (news bool) {
+// answer takes in a reading, unless the query or the reading is out of date, and reports whether it has changed.
+func (o *Observer) answer(object tracker.Object, owner string, registered *query, reading *conditions.Reading,
+	version string) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	about := o.observed[object]
 	if about == nil || about.queries[owner] != registered || tracker.IsOlder(version, registered.version) {
 		return false
 	}
-	news = !equality.Semantic.DeepEqual(registered.reading, reading)
+	changed = !equality.Semantic.DeepEqual(registered.reading, reading)
 	registered.reading, registered.version = reading, version
-	return news
+	return changed
 }
 
-// notify has the owner called if there is news.
-func (o *Observer) notify(owner string, news bool) {
+// notify has the owner called if a reading of its objects has changed.
+func (o *Observer) notify(owner string, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !news || o.owners[owner] == nil {
+	if !changed || o.owners[owner] == nil {
 		return
 	}
 	if after, queue := o.owners[owner].next(o.Clock.Now()); queue {

@@ -46,12 +46,12 @@ func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 func expect(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: owners %v were told, want %v", what, got, want)
+		t.Errorf("%s: owners %v were notified, want %v", what, got, want)
 	}
 }
 
 // WK-17, gap W1: owners are notified of every change of theirs, and of nothing else.
-func TestOwnersAreTold(t *testing.T) {
+func TestOwnersAreNotified(t *testing.T) {
 	t.Parallel()
 	tracker, k, notified := newKind(t)
 	tracker.Track("one", named("a"))
@@ -196,8 +196,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Gap W2: every change of what is tracked is said once, that of a status as well; what the caller saw itself is none.
-func TestChangesAreTold(t *testing.T) {
+// Gap W2: listeners are notified of every change of what is tracked once, that of a status as well; what the caller saw itself is none.
+func TestListenersAreNotified(t *testing.T) {
 	t.Parallel()
 	tracker, k, notified := newKind(t)
 	var changes []string

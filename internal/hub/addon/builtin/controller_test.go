@@ -157,7 +157,7 @@ func TestServed(t *testing.T) {
 			t.Errorf("%s is not True: %+v", kind, status.Conditions)
 		}
 	}
-	if condition, applied := progress.Judge(addOn, nil); !applied || condition.Reason != fleet.ReasonCompleted {
+	if condition, applied := progress.Evaluate(addOn, nil); !applied || condition.Reason != fleet.ReasonCompleted {
 		t.Errorf("progress: %+v", condition)
 	}
 	version := addOn.ResourceVersion

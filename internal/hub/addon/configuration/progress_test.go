@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// report has the agent of a cluster say this of the work of the add-on, "+Applied -Available", and judges it.
+// report has the agent of a cluster say this of the work of the add-on, "+Applied -Available", and evaluates it.
 func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
 	t.Helper()
 	addOn := h.addOn(t, cluster)
@@ -48,8 +48,8 @@ func (h *hub) report(t *testing.T, cluster string, conditions ...string) {
 	if err := h.Create(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
-	judge := progress.New(h.WithWatch, events.NewFakeRecorder(100), progress.Options{Clock: h.clock})
-	if _, err := judge.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+	controller := progress.New(h.WithWatch, events.NewFakeRecorder(100), progress.Options{Clock: h.clock})
+	if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
 		t.Fatal(err)
 	}
 }

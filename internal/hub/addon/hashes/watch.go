@@ -93,9 +93,9 @@ func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersi
 func (w *watch) fail(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	news := !w.informer.HasSynced() && (w.failure == nil || w.failure.Error() != err.Error())
+	isNew := !w.informer.HasSynced() && (w.failure == nil || w.failure.Error() != err.Error())
 	w.failure = err
-	return news
+	return isNew
 }
 
 // hasFailed reports whether a list or watch has ever failed. Then it may fail again, and be late.

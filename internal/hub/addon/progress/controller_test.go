@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// AM-09: an add-on is judged when its configurations are known, which is one write less for each that is installed.
+// AM-09: an add-on is evaluated when its configurations are known, which is one write less for each that is installed.
 func TestWaitsForConfigurations(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -50,7 +50,7 @@ func TestWaitsForConfigurations(t *testing.T) {
 		return meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
 	}
 	if got := condition(); got != nil {
-		t.Errorf("judged before its configurations are known: %+v", got)
+		t.Errorf("evaluated before its configurations are known: %+v", got)
 	}
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue,
 		Reason: fleet.ReasonConfigurationsConfigured})

@@ -19,7 +19,7 @@ import (
 // rollout starts then.
 func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
 	wasDone := IsDone(addOn)
-	condition, applied := Judge(addOn, works)
+	condition, applied := Evaluate(addOn, works)
 	Set(addOn, condition, now)
 	if applied {
 		for i := range addOn.Status.ConfigReferences {

@@ -195,19 +195,19 @@ func (c *Controller) set(cluster *clusterv1.ManagedCluster, cond metav1.Conditio
 
 // recordEvents writes an event for each condition whose status has changed.
 func (c *Controller) recordEvents(cluster, before *clusterv1.ManagedCluster) {
-	if news := transition(cluster, before, fleet.ConditionClusterAvailable); news != nil {
+	if changed := transition(cluster, before, fleet.ConditionClusterAvailable); changed != nil {
 		// In the cluster's namespace, where the agent's own events about its availability are.
 		there := cluster.DeepCopy()
 		there.Namespace = cluster.Name
 		c.recorder.Eventf(there, nil, corev1.EventTypeWarning, fleet.EventAvailableUnknown, "UpdateCondition",
 			"The managed cluster %s is not heard of any more: no heartbeat for %s", cluster.Name, graceOf(cluster))
 	}
-	if news := transition(cluster, before, fleet.ConditionClockSynced); news != nil {
+	if changed := transition(cluster, before, fleet.ConditionClockSynced); changed != nil {
 		kind := corev1.EventTypeNormal
-		if news.Status == metav1.ConditionFalse {
+		if changed.Status == metav1.ConditionFalse {
 			kind = corev1.EventTypeWarning
 		}
-		c.recorder.Eventf(cluster, nil, kind, fleet.EventManagedClusterClockSyncedConditionUpdated, "UpdateCondition", "%s", news.Message)
+		c.recorder.Eventf(cluster, nil, kind, fleet.EventManagedClusterClockSyncedConditionUpdated, "UpdateCondition", "%s", changed.Message)
 	}
 }
 

@@ -59,13 +59,13 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedclustersetbinding-status").
 		For(&clusterv1beta2.ManagedClusterSetBinding{}, builder.WithPredicates(predicates.Generation())).
-		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(comesOrGoes())).
+		Watches(&clusterv1beta2.ManagedClusterSet{}, handler.EnqueueRequestsFromMapFunc(c.ofSet), builder.WithPredicates(createdOrDeleted())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
 
-// comesOrGoes matches the creation and deletion of a set, which are the only events that affect its bindings.
-func comesOrGoes() predicate.Predicate {
+// createdOrDeleted matches the creation and deletion of a set, which are the only events that affect its bindings.
+func createdOrDeleted() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 

@@ -4,6 +4,9 @@
 // The kinds of Kubernetes that do something in the cluster are known one by one. Of custom resources the conventions are known:
 // status.observedGeneration, and the conditions Ready, Reconciling and Stalled. What only has to exist, such as a ConfigMap, is
 // not evaluated at all.
+//
+// It is not kstatus, which calls a Job Current as soon as it runs, and a Pod that cannot be scheduled failed by the clock: what waits for a
+// Job would go on before its end, and a status would change without an event of the object.
 package objecthealth
 
 import (

@@ -178,8 +178,8 @@ func scaleWeb(ctx context.Context, c client.Client, namespace string, replicas i
 	return c.Patch(ctx, deployment, patch, client.FieldOwner("autoscaler"))
 }
 
-// WK-17, WK-35: a change by hand is undone at once; a client that insists is named, and the agent gives in to it more and more, until the
-// work does not name the field any more.
+// WK-17, WK-35: a change by hand is undone at once; a client that repeats it is reported, and is undone after longer and longer delays,
+// until the work does not name the field any more.
 func TestDisputedField(t *testing.T) {
 	t.Parallel()
 	const name = "disputed-field"
@@ -328,7 +328,7 @@ func TestExportedManifest(t *testing.T) {
 	}
 }
 
-// MR-04: the hub gives in to those who insist on another work of a set, too, more and more. Works of other clusters are not delayed.
+// MR-04: what others keep changing in a work of a set is repaired after longer and longer delays. Works of other clusters are not delayed.
 func TestDisputedWorkOfReplicaSet(t *testing.T) {
 	t.Parallel()
 	const name = "disputed-by-hub"

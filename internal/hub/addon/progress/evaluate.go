@@ -13,10 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Judge returns the condition Progressing, which reports how far the desired configurations of an add-on are applied on its cluster,
+// Evaluate returns the condition Progressing, which reports how far the desired configurations of an add-on are applied on its cluster,
 // from its works. applied reports whether all of them are. It reads only labels, annotations and conditions, so it works with every
 // manager. The condition also reports configurations that are not supported, unless that would hide what a rollout needs.
-func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
+func Evaluate(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	condition, applied = conditionOfWorks(addOn, works)
 	unsupported := Unsupported(addOn)
 	if len(unsupported) == 0 {

@@ -51,7 +51,7 @@ func made(hash string, generation int64, conditions ...string) workv1.ManifestWo
 }
 
 // AM-09, and AM-03 for the annotation of hosting clusters. A8: what is not supported hides neither a failure nor an illness.
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	undeployed := func(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Status.Conditions = nil }
 	hosted := func(addOn *addonv1beta1.ManagedClusterAddOn) {
@@ -130,7 +130,7 @@ func TestJudge(t *testing.T) {
 		"unsupported, and unmade": {installed(configured, supportsOthers), nil, "False", "ConfigurationUnsupported",
 			"gvr example.com/things is not supported", false},
 	} {
-		got, applied := Judge(test.addOn, test.works)
+		got, applied := Evaluate(test.addOn, test.works)
 		if got.Type != "Progressing" || got.Status != test.status || got.Reason != test.reason || !strings.Contains(got.Message, test.text) ||
 			applied != test.applied {
 			t.Errorf("%s: %+v, applied: %t", name, got, applied)
