@@ -334,7 +334,7 @@ spec:
 		return nil
 	})
 	for _, program := range []string{"kubelet", "containerd", "kube-apiserver", "etcd", "node"} {
-		if logs := c.logs(); !strings.Contains(logs, "the end of the log of "+program+"\n") {
+		if logs := c.logs(); !strings.Contains(logs, "the end of the log of "+program+" on "+c.Name+"\n") {
 			t.Errorf("no log of %s in\n%s", program, logs)
 		}
 	}
