@@ -506,8 +506,8 @@ func TestInitTimeout(t *testing.T) {
 			}},
 		})
 		h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait", "--timeout", "1").Fails(t,
-			"· cluster-manager: 0 of 1 pods ready; its pods cannot be created: pods is forbidden: exceeded quota: small (",
-			"0 of 1 pods ready\n  its pods cannot be created: pods is forbidden: exceeded quota: small")
+			"· cluster-manager: 0 of 3 pods ready; its pods cannot be created: pods is forbidden: exceeded quota: small (",
+			"0 of 3 pods ready\n  its pods cannot be created: pods is forbidden: exceeded quota: small")
 	})
 }
 

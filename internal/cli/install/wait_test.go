@@ -32,12 +32,16 @@ const agentDeployments = "/apis/apps/v1/namespaces/open-cluster-management-agent
 // putRunning adds a Deployment whose pod runs.
 func putRunning(t *testing.T, h clitest.Hub, collection, name string) {
 	t.Helper()
-	h.Put(t, collection+"/"+name, &appsv1.Deployment{
+	h.Put(t, collection+"/"+name, runningDeployment(strings.Split(collection, "/")[5], name))
+}
+
+func runningDeployment(namespace, name string) *appsv1.Deployment {
+	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: strings.Split(collection, "/")[5]},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
 		Status:     appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
-	})
+	}
 }
 
 // newClusterWithAgent is a cluster whose agent runs, whatever it reaches.
@@ -294,11 +298,13 @@ func TestSaysThatNothingHasBeenWaitedFor(t *testing.T) {
 	}
 }
 
-// CA-17: the same holds for the conditions of a Klusterlet.
+// CA-17: the same holds for the conditions of a Klusterlet, whose operator did not run before join replaced it.
 func TestConditionsOfTheOperatorOfAgentsBefore(t *testing.T) {
 	t.Parallel()
 	const klusterlet = klusterletsPath + "klusterlet"
 	c, bundle := newClusterWithAgent(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+	putOperator(t, c, "klusterlet", "ghcr.io/capstan-io/capstan-agent:v0.2.0", nil)
+	c.OnWrite(func() { c.PutLocked(t, clitest.OperatorsPath+"klusterlet", runningDeployment("open-cluster-management", "klusterlet")) })
 	put(t, c, map[string]string{klusterlet: "Klusterlet"}, map[string]string{klusterlet: strings.Replace(goodKlusterlet, `"uid":"u1"`,
 		`"uid":"u1","annotations":{"capstan.io/installed-version":"v0.2.0"}`, 1)})
 	c.TimesOut(t, strings.TrimSuffix(klusterletsPath, "/"), "",
