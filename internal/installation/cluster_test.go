@@ -71,8 +71,8 @@ func TestApplyAdopts(t *testing.T) {
 		live.SetGroupVersionKind(kind)
 		live.SetName("one")
 		live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate,
-			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(
-				`{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}},"f:labels":{"f:team":{}}}}`)}}})
+			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(
+				`{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}},"f:labels":{"f:team":{}}}}`)}})
 		desired := live.DeepCopy()
 		desired.SetManagedFields(nil)
 		if kind == KindConfigMap {

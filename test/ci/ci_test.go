@@ -142,8 +142,8 @@ func TestContentTimes(t *testing.T) {
 	}
 }
 
-// A run that is killed leaves half a repository, or locks of git, which do not hold up the next one, and processes, which that ends. Two runs
-// wait for each other.
+// A run that is killed leaves half a repository, or locks of git, which do not hold up the next one, and processes, which that ends. Two
+// runs wait for each other.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)

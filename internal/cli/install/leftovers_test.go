@@ -67,7 +67,8 @@ func TestAdviceHelpsToInstall(t *testing.T) {
 			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
 			putOperator(t, h, "klusterlet", "other/capstan-agent:v0.1.0", nil)
 			return h
-		}, joinCommand(t, newHubToJoin(t), strings.Fields(overrides)...), "upgrade klusterlet --force", []string{"--force", "--force " + overrides}},
+		}, joinCommand(t, newHubToJoin(t), strings.Fields(overrides)...), "upgrade klusterlet --force",
+			[]string{"--force", "--force " + overrides}},
 		"another cluster": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"other"}`)
 		}, joinCommand(t, newHubToJoin(t)), "unjoin --cluster-name other", nil},

@@ -195,8 +195,8 @@ func (u *unjoining) severalKlusterlets(ctx context.Context, found []operatorv1.K
 		u.in.Source(), len(found), u.cluster, lines.String())
 }
 
-// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that. On the
-// namespace of the operator it says that this goes with the Klusterlet.
+// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that. On
+// the namespace of the operator it says that this goes with the Klusterlet.
 const annotationUnjoining = "capstan.io/unjoining"
 
 // resume finds what an interrupted run has left, and what it was of. An annotation counts only for its own namespace, and not if the agent

@@ -304,7 +304,9 @@ func TestConditionsOfTheOperatorOfAgentsBefore(t *testing.T) {
 	const klusterlet = klusterletsPath + "klusterlet"
 	c, bundle := newClusterWithAgent(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
 	putOperator(t, c, "klusterlet", "ghcr.io/capstan-io/capstan-agent:v0.2.0", nil)
-	c.OnWrite(func() { c.PutLocked(t, clitest.OperatorsPath+"klusterlet", runningDeployment("open-cluster-management", "klusterlet")) })
+	c.OnWrite(func() {
+		c.PutLocked(t, clitest.OperatorsPath+"klusterlet", runningDeployment("open-cluster-management", "klusterlet"))
+	})
 	put(t, c, map[string]string{klusterlet: "Klusterlet"}, map[string]string{klusterlet: strings.Replace(goodKlusterlet, `"uid":"u1"`,
 		`"uid":"u1","annotations":{"capstan.io/installed-version":"v0.2.0"}`, 1)})
 	c.TimesOut(t, strings.TrimSuffix(klusterletsPath, "/"), "",
