@@ -103,8 +103,12 @@ func New(hub *rest.Config, o Options) (*Manager, error) {
 // Of Roles, ClusterRoles and their bindings, the cache has those that this manager has applied; of ManifestWorks and
 // CertificateSigningRequests, those of add-ons. The client does not find any others. The first use of another kind, such as Secrets,
 // makes the manager watch and keep all objects of that kind, for which it needs the rights. For single objects, and for what the cache
-// lacks, use a client of your own.
+// lacks, use APIReader, or a client of your own.
 func (m *Manager) Client() client.Client { return m.mgr.GetClient() }
+
+// APIReader returns a reader that sends each request to the hub. It reads everything that the manager's user may read, and works before
+// the manager has started.
+func (m *Manager) APIReader() client.Reader { return m.mgr.GetAPIReader() }
 
 // Add adds add-ons to the manager. It has no effect after Start.
 func (m *Manager) Add(agents ...addon.Agent) { m.agents = append(m.agents, agents...) }

@@ -2,10 +2,15 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/manager"
@@ -17,6 +22,43 @@ func (n named) Options() addon.Options { return addon.Options{Name: string(n)} }
 
 func (n named) Manifests(context.Context, addon.Installation) (*addon.Workload, error) {
 	return &addon.Workload{}, nil
+}
+
+// A Secret is not worth a watch of all Secrets: what the cache lacks can be read all the same, and before there is one.
+func TestAPIReader(t *testing.T) {
+	t.Parallel()
+	reply := func(content string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(content))
+		}
+	}
+	api := http.NewServeMux()
+	api.Handle("/api", reply(`{"kind":"APIVersions","versions":["v1"]}`))
+	var groups []string
+	for group, resources := range map[string]string{
+		"work.open-cluster-management.io": `{"name":"manifestworks","kind":"ManifestWork","namespaced":true}`,
+		"certificates.k8s.io":             `{"name":"certificatesigningrequests","kind":"CertificateSigningRequest"}`,
+		"rbac.authorization.k8s.io": `{"name":"roles","kind":"Role","namespaced":true},{"name":"rolebindings","kind":"RoleBinding","namespaced":true},
+			{"name":"clusterroles","kind":"ClusterRole"},{"name":"clusterrolebindings","kind":"ClusterRoleBinding"}`,
+	} {
+		groups = append(groups, fmt.Sprintf(`{"name":%q,"versions":[{"groupVersion":"%[1]s/v1","version":"v1"}]}`, group))
+		api.Handle("/apis/"+group+"/v1",
+			reply(fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[%s]}`, group, resources)))
+	}
+	api.Handle("/apis", reply(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(groups, ",")+`]}`))
+	api.Handle("/api/v1", reply(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
+		{"name":"secrets","kind":"Secret","namespaced":true,"verbs":["get"]}]}`))
+	api.Handle("/api/v1/namespaces/ns/secrets/one", reply(`{"kind":"Secret","apiVersion":"v1","metadata":{"namespace":"ns","name":"one"}}`))
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	m, err := manager.New(&rest.Config{Host: server.URL}, manager.Options{Name: "reads"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.APIReader().Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "one"}, &corev1.Secret{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // What is wrong with a manager is said at once, and not when the first add-on is installed.
