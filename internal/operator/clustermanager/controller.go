@@ -125,6 +125,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := hub.ApplyCRDs(ctx, cm.Name, desired.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
+	_ = r.migrated(c.migrate(ctx, hub.Client, desired.crds, false)) // what follows may fail; in the end it is reported again
 	if err := hub.Apply(ctx, cm.Name, desired.hub...); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}

@@ -58,8 +58,9 @@ func validateName(k *operatorv1.Klusterlet) error {
 	switch {
 	case len(k.Name) > validation.DNS1123LabelMaxLength:
 		return invalid(path, k.Name, "it must have at most %d characters, because it is the value of a label", validation.DNS1123LabelMaxLength)
-	case len(validation.IsDNS1123Label(k.Name)) > 0:
-		return invalid(path, k.Name, "objects are named after it, so it must have lower case letters, digits and hyphens only")
+	case l.hosted && len(validation.IsDNS1123Label(k.Name)) > 0:
+		return invalid(path, k.Name, "agents of a hosted Klusterlet run in the namespace of its name, so it must have lower case letters, digits "+
+			"and hyphens only")
 	case l.hosted && (reservedNames.Has(k.Name) || k.Name == l.accounts):
 		return invalid(path, k.Name, "agents of a hosted Klusterlet run in the namespace of its name, which has another use; choose another name")
 	case reservedNames.Has(l.accounts):

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 )
 
@@ -32,8 +35,10 @@ func TestValidate(t *testing.T) {
 		`spec.deployOption.mode is "Detached": it must be Default, Singleton, Hosted or SingletonHosted`: func(k *operatorv1.Klusterlet) {
 			k.Spec.DeployOption.Mode = "Detached"
 		},
-		`metadata.name is "a.b": objects are named after it`: func(k *operatorv1.Klusterlet) { k.Name = "a.b" },
-		`it must have at most 63 characters`:                 func(k *operatorv1.Klusterlet) { k.Name = strings.Repeat("a", 64) },
+		`metadata.name is "a.b": agents of a hosted Klusterlet run in the namespace of its name, so it must have`: func(k *operatorv1.Klusterlet) {
+			k.Name, k.Spec.DeployOption.Mode = "a.b", operatorv1.InstallModeSingletonHosted
+		},
+		`it must have at most 63 characters`: func(k *operatorv1.Klusterlet) { k.Name = strings.Repeat("a", 64) },
 		`spec.namespace is "open-cluster-management-agent-addon": the namespace has another use`: func(k *operatorv1.Klusterlet) {
 			k.Spec.Namespace = "open-cluster-management-agent-addon"
 		},
@@ -108,6 +113,32 @@ func TestValidate(t *testing.T) {
 			t.Errorf("a valid Klusterlet: %v", err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// KL-02: the name of a Klusterlet may have dots, unless it is that of a namespace. What is named after it may have such a name.
+func TestNameWithDots(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []operatorv1.InstallMode{operatorv1.InstallModeDefault, operatorv1.InstallModeSingleton} {
+		k := klusterletWith(mode)
+		everything(k)
+		k.Name, k.Spec.ExternalServerURLs = "a.b", nil
+		if err := validate(k); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		p := planFor(layoutOf(k), allInputs)
+		for _, object := range slices.Concat(p.shared, p.managed, p.onManagement()) {
+			problems := validation.IsDNS1123Subdomain(strings.ReplaceAll(object.GetName(), ":", ".")) // roles have colons
+			if _, isNamespace := object.(*corev1.Namespace); isNamespace {
+				problems = validation.IsDNS1123Label(object.GetName())
+			}
+			for _, value := range object.GetLabels() {
+				problems = append(problems, validation.IsValidLabelValue(value)...)
+			}
+			if len(problems) > 0 {
+				t.Errorf("%s: %T %s with labels %v: %v", mode, object, object.GetName(), object.GetLabels(), problems)
+			}
 		}
 	}
 }

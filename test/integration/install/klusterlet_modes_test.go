@@ -324,6 +324,17 @@ func TestKlusterletInvalid(t *testing.T) {
 	expectNothingLeft(t, c, shared)
 }
 
+// KL-02: the name of a Klusterlet may have dots: its agents run in a namespace of another name.
+func TestKlusterletWithDots(t *testing.T) {
+	t.Parallel()
+	c := klusterletCluster(t).Client(t)
+	k := newKlusterlet("kl-dots", operatorv1.InstallModeSingleton)
+	k.Name = "kl.with.dots"
+	framework.Create(t, c, k)
+	awaitKlusterlet(t, c, k.Name, "Applied=True/KlusterletApplied", "Available=True/KlusterletAvailable")
+	removeKlusterlet(t, c, k.Name)
+}
+
 // KL-11, KL-12, KL-23, KL-30, O5: every failure becomes a condition with its reason, and goes again: of pods, of the CRDs, and of each
 // stage.
 func TestKlusterletFailures(t *testing.T) {

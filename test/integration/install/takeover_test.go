@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,8 @@ type storedOld struct {
 }
 
 // CM-26, CM-17, O7: an operator takes over a hub of an earlier version: what is stored in old versions, also in one that is no more, is
-// stored in that of now, and the Services of webhooks that are named after the ClusterManager are replaced.
+// stored in that of now, and the Services of webhooks that are named after the ClusterManager are replaced. Until then the status says that
+// something is stored in an old version, also when the rest cannot be applied.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	i := withOperator(t, env.StartSandbox(t), "--deployment-replicas", "1")
@@ -50,14 +52,24 @@ func TestTakeover(t *testing.T) {
 	}
 	former := i.formerServices(t, "indigo")
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}
-	framework.Create(t, i, cm)
-
-	env.Eventually(t, func(ctx context.Context) error {
-		if err := i.Get(ctx, client.ObjectKeyFromObject(cm), cm); err != nil {
-			return err
-		}
-		return checkConditions(cm.Status.Conditions, cm.Generation, append(hubIsUp, "MigrationSucceeded=True/StorageVersionMigrationSucceed"))
-	})
+	await := func(conditions ...string) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			if err := i.Get(ctx, client.ObjectKeyFromObject(cm), cm); err != nil {
+				return err
+			}
+			return checkConditions(cm.Status.Conditions, cm.Generation, conditions)
+		})
+	}
+	inTheWay := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: "indigo-registration-controller",
+		Finalizers: []string{"example.com/kept"}}, Spec: minimalDeployment()}
+	framework.Create(t, i, inTheWay, cm)
+	await("Applied=False/RuntimeResourceApplyFailed", "MigrationSucceeded=False/StorageVersionMigrationProcessing")
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+	if err := i.Patch(t.Context(), inTheWay, release); err != nil {
+		t.Fatal(err)
+	}
+	await(append(slices.Clone(hubIsUp), "MigrationSucceeded=True/StorageVersionMigrationSucceed")...)
 	for _, stored := range all {
 		i.checkMigrated(t, stored)
 	}
