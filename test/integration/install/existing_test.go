@@ -60,7 +60,7 @@ func TestHubInExistingCluster(t *testing.T) {
 	t.Run("without webhooks", func(t *testing.T) { testWebhooksAway(t, existing) })
 }
 
-// allowRollback is what docs/works.md has administrators create in the namespaces of sets with rollback.
+// allowRollback is what docs/works-for-many-clusters.md has administrators create in the namespaces of sets with rollback.
 func allowRollback(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rollback"},
