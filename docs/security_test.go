@@ -8,10 +8,10 @@ import (
 
 var namedTest = regexp.MustCompile("`([a-z][a-zA-Z0-9/_-]*)\\.(Test[A-Za-z0-9]+)`")
 
-// TestSecurity sees to it that the tests which docs/security.md names exist.
+// TestSecurity sees to it that the tests which docs/attackers.md names exist.
 func TestSecurity(t *testing.T) {
 	t.Parallel()
-	const page = "security.md"
+	const page = "attackers.md"
 	content, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
