@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,28 +79,7 @@ func (c *Controller) updateApplied(ctx context.Context, amw, fresh *workv1.Appli
 			return err
 		}
 	}
-	return c.describe(ctx, amw, fresh)
-}
-
-// describe makes the AppliedManifestWork say what a fresh one would, but for the status.
-func (c *Controller) describe(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
-	before := amw.DeepCopy()
-	controllerutil.AddFinalizer(amw, fleet.FinalizerAppliedManifestWorkCleanup)
-	amw.Spec.AgentID = fresh.Spec.AgentID
-	for _, key := range ownAnnotations {
-		if value, ok := fresh.Annotations[key]; ok {
-			metav1.SetMetaDataAnnotation(&amw.ObjectMeta, key, value)
-		} else {
-			delete(amw.Annotations, key)
-		}
-	}
-	if equality.Semantic.DeepEqual(before, amw) {
-		return nil
-	}
-	if err := c.managed.Patch(ctx, amw, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("take over AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
+	return appliedmanifestwork.Describe(ctx, c.managed, amw, fresh)
 }
 
 // recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
@@ -111,11 +89,8 @@ func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedMani
 	if err != nil {
 		return err
 	}
-	return c.writeInventory(ctx, amw, append(slices.Clone(amw.Status.AppliedResources), unrecorded...))
+	return appliedmanifestwork.WriteInventory(ctx, c.managed, amw, slices.Concat(amw.Status.AppliedResources, unrecorded))
 }
-
-// ownAnnotations are those of an AppliedManifestWork that the agent keeps up to date.
-var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName}
 
 func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1.AppliedManifestWork {
 	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{

@@ -133,12 +133,13 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 	}
 	if len(orphans) > 0 {
 		remaining, releaseErr := c.Applied.Release(ctx, amw, orphans)
-		if err := c.writeInventory(ctx, amw, append(owned, remaining...)); err != nil || releaseErr != nil {
+		err := appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, remaining...))
+		if err != nil || releaseErr != nil {
 			return errors.Join(releaseErr, err)
 		}
 		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
 	}
-	if err := c.describe(ctx, amw, fresh); err != nil {
+	if err := appliedmanifestwork.Describe(ctx, c.managed, amw, fresh); err != nil {
 		return err
 	}
 	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))

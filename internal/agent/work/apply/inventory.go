@@ -3,10 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
@@ -24,25 +21,12 @@ func (c *Controller) prune(ctx context.Context, amw *workv1.AppliedManifestWork,
 // is to delete.
 func (c *Controller) deleteObsolete(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
 	owned, obsolete := inventory(amw.Status.AppliedResources, results)
-	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
+	err := appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, obsolete...))
+	if err != nil || len(obsolete) == 0 {
 		return err
 	}
 	remaining, removeErr := c.Applied.Remove(ctx, amw, obsolete)
-	return errors.Join(removeErr, c.writeInventory(ctx, amw, append(owned, remaining...)))
-}
-
-// writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
-func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork,
-	resources []workv1.AppliedManifestResourceMeta) error {
-	resources = appliedmanifestwork.Sorted(resources)
-	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
-		return nil
-	}
-	amw.Status.AppliedResources = resources
-	if err := c.managed.Status().Update(ctx, amw); err != nil {
-		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
+	return errors.Join(removeErr, appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, remaining...)))
 }
 
 // untrack ends the tracking of what the work no longer names and never owned, such as what could not be applied. What it

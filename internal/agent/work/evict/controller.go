@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -192,8 +193,5 @@ func (c *Controller) mark(ctx context.Context, amw *workv1.AppliedManifestWork, 
 		return nil
 	}
 	amw.Status.EvictionStartTime = since
-	if err := c.managed.Status().Update(ctx, amw); err != nil {
-		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
+	return appliedmanifestwork.WriteStatus(ctx, c.managed, amw)
 }

@@ -4,12 +4,10 @@ package finalize
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -161,14 +159,7 @@ func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork
 	if stands < quiet {
 		return quiet - stands, nil
 	}
-	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, d.left) {
-		return again, nil
-	}
-	amw.Status.AppliedResources = d.left
-	if err := c.managed.Status().Update(ctx, amw); err != nil {
-		return 0, fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return again, nil
+	return again, appliedmanifestwork.WriteInventory(ctx, c.managed, amw, d.left)
 }
 
 // requeueAfter is when to reconcile what remains without an event.
