@@ -40,6 +40,31 @@ func Sorted(resources []workv1.AppliedManifestResourceMeta) []workv1.AppliedMani
 	})
 }
 
+// Agent is who applies works.
+type Agent struct {
+	// ID is recorded with what the agent applies, for whatever hub.
+	ID string
+	// HubHash distinguishes works of its hub from those of others.
+	HubHash string
+	// Cluster is the name of its cluster on that hub.
+	Cluster string
+}
+
+// Made reports whether the agent made an AppliedManifestWork, for any hub. The ID of a work agent in its own process may be the hash of
+// the hub, which is the same for all agents.
+func (a Agent) Made(amw *workv1.AppliedManifestWork) bool {
+	return amw.Spec.AgentID == a.ID && a.ID != a.HubHash
+}
+
+// OtherCluster is the cluster of the hub that an AppliedManifestWork says it is of, if that is not the cluster of the agent; empty if the
+// agent made it, perhaps when its cluster had another name, or if it names no cluster: agents of the original do not write that.
+func (a Agent) OtherCluster(amw *workv1.AppliedManifestWork) string {
+	if name := amw.Annotations[fleet.AnnotationClusterName]; name != a.Cluster && !a.Made(amw) {
+		return name
+	}
+	return ""
+}
+
 // Names knows which AppliedManifestWork stands for which ManifestWork of a hub. Its methods may be called at any time, from anywhere.
 type Names struct {
 	// HubHash distinguishes works of this hub from those of others.

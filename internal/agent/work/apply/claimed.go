@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -16,12 +17,10 @@ import (
 // works of one name the first has it, and the second is refused: two agents that both take it for theirs would keep deleting what
 // the other has applied. A cluster that is not on the hub any more has no agent that does.
 
-// claimed is why the AppliedManifestWork is not this agent's; nil if it is. It is if the agent made it, perhaps when its cluster had
-// another name, if its cluster has left the hub, or if it does not name its cluster: agents of the original do not write that. The ID of a
-// work agent in its own process may be the hash of the hub, which is the same for all agents.
+// claimed is why the AppliedManifestWork is not this agent's; nil if it is, or if its cluster has left the hub.
 func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWork) *conditions.ClaimedError {
-	owner, recorded := amw.Annotations[fleet.AnnotationClusterName]
-	if !recorded || owner == c.Namespace || amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
+	owner := appliedmanifestwork.Agent{ID: c.AgentID, HubHash: c.HubHash, Cluster: c.Namespace}.OtherCluster(amw)
+	if owner == "" {
 		return nil
 	}
 	left, err := c.Clusters.Left(ctx, owner)

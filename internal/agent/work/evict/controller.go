@@ -54,6 +54,7 @@ type Options struct {
 // Controller reconciles AppliedManifestWorks.
 type Controller struct {
 	Options
+	agent   appliedmanifestwork.Agent
 	hub     client.Reader
 	live    client.Reader
 	managed client.Client
@@ -61,7 +62,8 @@ type Controller struct {
 
 // New returns a Controller that reads works from the cache hub, and from live, without a cache, before it gives one up.
 func New(hub, live client.Reader, managed client.Client, o Options) *Controller {
-	return &Controller{Options: o, hub: hub, live: live, managed: managed}
+	agent := appliedmanifestwork.Agent{ID: o.AgentID, HubHash: o.HubHash, Cluster: o.Namespace}
+	return &Controller{Options: o, agent: agent, hub: hub, live: live, managed: managed}
 }
 
 // Register adds the controller to the manager of the managed cluster.
@@ -88,23 +90,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 }
 
 // concerns reports whether the AppliedManifestWork may be this agent's to evict: the agent made it, for any hub, or it is of
-// the same hub. The ID of a work agent in its own process may be the hash of
-// the hub, which is the same for all agents.
+// the same hub.
 func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
-	return c.made(amw) || amw.Spec.HubHash == c.HubHash
-}
-
-func (c *Controller) made(amw *workv1.AppliedManifestWork) bool {
-	return amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash
-}
-
-// otherCluster is the cluster of the hub that the AppliedManifestWork says it is of, if it is another. An agent of that one may run
-// on the same managed cluster; agents of the original do not write the name of their cluster.
-func (c *Controller) otherCluster(amw *workv1.AppliedManifestWork) string {
-	if name := amw.Annotations[fleet.AnnotationClusterName]; name != c.Namespace && !c.made(amw) {
-		return name
-	}
-	return ""
+	return c.agent.Made(amw) || amw.Spec.HubHash == c.HubHash
 }
 
 // Reconcile starts an eviction, ends it, or calls it off.
@@ -116,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !amw.DeletionTimestamp.IsZero() || !c.concerns(amw) {
 		return ctrl.Result{}, nil
 	}
-	if other := c.otherCluster(amw); other != "" {
+	if other := c.agent.OtherCluster(amw); other != "" { // an agent of that one may run on the same managed cluster
 		if left, _ := c.Clusters.Left(ctx, other); !left { // nor as long as that is not known
 			return ctrl.Result{RequeueAfter: max(predecessor.PollInterval, c.GracePeriod)}, nil
 		}

@@ -103,7 +103,7 @@ func TestWhoIsEvicted(t *testing.T) {
 	} {
 		w := newWorld(t, time.Hour, test.amw, test.works...)
 		amw, again := w.reconcile()
-		others := again == time.Hour && w.otherCluster(test.amw) != "" // it is checked again whether that has left
+		others := again == time.Hour && w.agent.OtherCluster(test.amw) != "" // it is checked again whether that has left
 		if amw == nil || (amw.Status.EvictionStartTime != nil) != test.evicts || (again == time.Hour) != (test.evicts || others) {
 			t.Errorf("%s: %+v, again after %s", name, amw, again)
 		}
