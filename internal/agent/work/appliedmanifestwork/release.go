@@ -39,7 +39,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 	o := Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
-	if IsUnserved(err) {
+	if tracker.IsUnserved(err) {
 		var served bool
 		if served, err = c.another(ctx, r); err != nil || !served {
 			return nil, nil, err
@@ -58,11 +58,6 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 		return nil, nil, nil
 	}
 	return resource, live, nil
-}
-
-// IsUnserved reports whether an error says that the API server does not serve a resource, rather than that an object does not exist.
-func IsUnserved(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // another makes the record name the version of the group that the API server prefers, of those in which it serves the

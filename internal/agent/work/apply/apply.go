@@ -140,7 +140,7 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (liv
 // writeObject writes what there is to write of the object, and remembers how that leaves it.
 func (a *applier) writeObject(ctx context.Context, t *task) *unstructured.Unstructured {
 	live, err := a.write(ctx, t, nil)
-	if appliedmanifestwork.IsUnserved(err) {
+	if tracker.IsUnserved(err) {
 		a.rediscover(t.identity.GroupVersionKind)
 	}
 	if backoff := new(backoffError); errors.As(err, &backoff) {

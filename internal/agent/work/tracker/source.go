@@ -57,6 +57,11 @@ func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return s.client.Watch(ctx, o)
 }
 
+// IsUnserved reports whether an error says that the API server does not serve a resource, rather than that an object does not exist.
+func IsUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // countRefusal counts refusals. When they make what is known doubtful, the owners are notified, once: there will be no events to go by.
 func (k *kind) countRefusal(err error) {
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
