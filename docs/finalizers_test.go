@@ -44,13 +44,13 @@ var ways = map[string]map[string][]string{
 			"internal/hub/registration/cleanup.TestAbandonedNamespace",
 		},
 		"the namespace is being deleted": {"internal/hub/registration/accept.TestNamespaceIsDeleted"},
-		"the hub does not answer":        {"internal/agent/work/evict.TestHubGoneForAnHour"},
+		"the hub does not answer":        {"internal/agent/work/deletion.TestHubGoneForAnHour"},
 		"the work driver was changed":    {"internal/broker/resources.TestWorkStatus", "internal/agent/brokerapi.TestWork"},
 	},
 	"AppliedManifestWork": {
-		"its ManifestWork, the hub's record": {"internal/agent/work/evict.TestWhoIsEvicted", "internal/agent/work/evict.TestGracePeriod"},
-		"the hub does not answer":            {"internal/agent/work/evict.TestHubGoneForAnHour"},
-		"its objects do not go":              {"internal/agent/work/finalize.TestHeldObject"},
+		"its ManifestWork, the hub's record": {"internal/agent/work/deletion.TestWhoIsEvicted", "internal/agent/work/deletion.TestGracePeriod"},
+		"the hub does not answer":            {"internal/agent/work/deletion.TestHubGoneForAnHour"},
+		"its objects do not go":              {"internal/agent/work/deletion.TestHeldObject"},
 		"the agent was uninstalled": {
 			"internal/operator/klusterlet.TestAppliedWorksAreLetGo",
 			"test/integration/install.TestKlusterletSingleton",

@@ -26,11 +26,9 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
-	"github.com/capstan-io/capstan/internal/agent/work/evict"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
-	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -158,21 +156,16 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err != nil {
 		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
 	}
-	managed := &appliedmanifestwork.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
+	managed := &deletion.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	agentID := a.appliedBy(a.hubHash)
-	if err := finalize.Register(mgr, finalize.Options{
-		Applied: managed, HubHash: a.hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
-	}); err != nil {
-		return err
-	}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: a.maxJSONRaw(), Clock: a.clock})
 	if err := mgr.Add(observed); err != nil {
 		return err
 	}
 	clusters := &predecessor.Clusters{Exists: a.bootstrap.ClusterExists, Clock: a.clock}
-	err = evict.Register(mgr, evict.Options{
-		Hub: hub, Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters,
-		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
+	err = deletion.Register(mgr, deletion.Options{
+		Hub: hub, Applied: managed, Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters,
+		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	})
 	if err != nil {
 		return err

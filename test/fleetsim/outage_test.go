@@ -39,11 +39,9 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
-	"github.com/capstan-io/capstan/internal/agent/work/evict"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
-	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
@@ -187,7 +185,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
-	managed := &appliedmanifestwork.Cluster{Objects: partial, Complete: objects,
+	managed := &deletion.Cluster{Objects: partial, Complete: objects,
 		Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)), Tracked: tracker.New(ctx, partial)}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	uncached := sure(hubclient.New(hubConfig))
@@ -198,9 +196,9 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 			Hub: hub, Leases: uncached, CheckHub: connection.CheckNow, Clock: clock.RealClock{},
 			Record: func(string, string, string, string, ...any) {},
 		}),
-		finalize.Register(mgr, finalize.Options{Applied: managed, HubHash: outageHash, AgentID: "agent", Workers: 10, Clock: clock.RealClock{}}),
-		evict.Register(mgr, evict.Options{
-			Hub: hub, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Clock: clock.RealClock{},
+		deletion.Register(mgr, deletion.Options{
+			Hub: hub, Applied: managed, Namespace: outageCluster, HubHash: outageHash, AgentID: "agent", GracePeriod: time.Minute, Workers: 10,
+			Clock: clock.RealClock{},
 		}),
 		apply.Register(mgr, apply.Options{
 			Hub: hub, Objects: objects, Applied: managed, Observer: observed,

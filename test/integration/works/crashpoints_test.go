@@ -23,10 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	onspoke "github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
-	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -75,7 +74,7 @@ const crashHub = "crashhub" // stands for the hash of the hub, so that no other 
 // calls it until all is well.
 type incarnation struct {
 	apply    *apply.Controller
-	finalize *finalize.Controller
+	finalize *deletion.Finalizer
 }
 
 func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) incarnation { //nolint:revive // the context ends the incarnation, not the test
@@ -102,7 +101,7 @@ func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) inca
 	if err != nil {
 		t.Fatal(err)
 	}
-	onCluster := &onspoke.Cluster{Objects: objects, Discovery: discovery.NewDiscoveryClientForConfigOrDie(config),
+	onCluster := &deletion.Cluster{Objects: objects, Discovery: discovery.NewDiscoveryClientForConfigOrDie(config),
 		Tracked: tracker.New(ctx, objects)}
 	h, m := env.ClientFor(t, wrapped(framework.Hub)), env.ClientFor(t, config)
 	observed := observe.New(dyn, onCluster.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
@@ -112,7 +111,7 @@ func incarnate(t *testing.T, ctx context.Context, cluster string, c *crash) inca
 			Namespace: cluster, HubHash: crashHub, AgentID: "crash", Workers: 1, Executors: executors,
 			Record: func(*workv1.ManifestWork, string, string, string, string) {}, Clock: clock.RealClock{},
 		}),
-		finalize: finalize.New(m, finalize.Options{Applied: onCluster, Clock: clock.RealClock{}}),
+		finalize: deletion.NewFinalizer(m, deletion.Options{Applied: onCluster, Clock: clock.RealClock{}}),
 	}
 }
 

@@ -1,5 +1,4 @@
-// Package appliedmanifestwork has the rules by which an AppliedManifestWork represents a ManifestWork on the managed cluster, and
-// deletes the objects that it owns.
+// Package appliedmanifestwork has the rules by which an AppliedManifestWork represents a ManifestWork on the managed cluster.
 package appliedmanifestwork
 
 import (

@@ -27,6 +27,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
@@ -47,7 +48,7 @@ type Options struct {
 	// Objects reads and writes the objects of works on the managed cluster.
 	Objects dynamic.Interface
 	// Applied knows which of these objects have changed, and deletes them.
-	Applied *appliedmanifestwork.Cluster
+	Applied *deletion.Cluster
 	// Observer reads of them what is to be reported to the hub.
 	Observer *observe.Observer
 	// Namespace of the works on the hub: the cluster's name.
@@ -107,7 +108,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			return nil
 		})
 	}
-	stays := func(work string) bool { return !c.deletions.has(work) } // objects of works that are being deleted are for package finalize
+	stays := func(work string) bool { return !c.deletions.has(work) } // objects of works that are being deleted are for package deletion
 	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil

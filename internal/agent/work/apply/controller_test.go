@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/metadata/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -26,7 +26,7 @@ func TestUntrack(t *testing.T) {
 		t.Fatal(err)
 	}
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
-	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}}}
+	c := &Controller{Options: Options{Applied: &deletion.Cluster{Tracked: tracked}}}
 	outcomeOf := func(name string) manifestResult {
 		o := manifestResult{resolved: true, mapping: &meta.RESTMapping{
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},

@@ -50,7 +50,7 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork) (c
 }
 
 // await has the AppliedManifestWork deleted, whose end requeues the work, and reports if that takes a while.
-func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *deletion) (ctrl.Result,
+func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *workDeletion) (ctrl.Result,
 	error) {
 	var err error
 	if amw.DeletionTimestamp.IsZero() {
@@ -87,8 +87,8 @@ func lacksSpec(work *workv1.ManifestWork) bool { return len(work.Spec.Workload.M
 // deletions are in progress, of works by their name.
 type deletions struct{ m sync.Map }
 
-// deletion of a work.
-type deletion struct {
+// workDeletion is the deletion of a work.
+type workDeletion struct {
 	work  types.UID
 	since time.Time
 	// released is set once the finalizer of the work was removed. The cache may still have the work: when a hub is busy, its watch lags
@@ -96,11 +96,11 @@ type deletion struct {
 	released bool
 }
 
-func (d *deletions) start(work *workv1.ManifestWork, now time.Time) *deletion {
-	if existing, ok := d.m.Load(work.Name); ok && existing.(*deletion).work == work.UID {
-		return existing.(*deletion)
+func (d *deletions) start(work *workv1.ManifestWork, now time.Time) *workDeletion {
+	if existing, ok := d.m.Load(work.Name); ok && existing.(*workDeletion).work == work.UID {
+		return existing.(*workDeletion)
 	}
-	started := &deletion{work: work.UID, since: now}
+	started := &workDeletion{work: work.UID, since: now}
 	d.m.Store(work.Name, started)
 	return started
 }

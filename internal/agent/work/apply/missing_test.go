@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/metadata/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -53,7 +53,7 @@ func TestMissingIsTracked(t *testing.T) {
 		t.Fatal(err)
 	}
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
-	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}}}
+	c := &Controller{Options: Options{Applied: &deletion.Cluster{Tracked: tracked}}}
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work"}}
 	failed := manifestResult{identity: manifest.Identity{Namespace: "shop", Name: "web"}, err: errors.New("no namespace"),
 		missing: namespaceOf(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"))}

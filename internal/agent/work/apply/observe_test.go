@@ -16,6 +16,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -41,7 +42,7 @@ func newReporter(t *testing.T) *reporter {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
 	observed := observe.New(dynamicfake.NewSimpleDynamicClient(scheme), tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock})
-	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}, Observer: observed, Clock: clock},
+	c := &Controller{Options: Options{Applied: &deletion.Cluster{Tracked: tracked}, Observer: observed, Clock: clock},
 		names: &appliedmanifestwork.Names{HubHash: hubHash}}
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "work", Generation: 1}}
 	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{

@@ -1,4 +1,4 @@
-package evict
+package deletion
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 )
 
 type world struct {
-	*Controller
+	*evictor
 	t            *testing.T
 	hub, managed client.Client
 	clock        *clocktesting.FakeClock
@@ -45,7 +45,7 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 		}
 		return cluster == "cluster2", nil
 	}
-	w.Controller = New(w.hub, w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace,
+	w.evictor = newEvictor(w.hub, w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace,
 		Clock: w.clock, Clusters: &predecessor.Clusters{Exists: onHub, Clock: w.clock}})
 	return w
 }
@@ -159,8 +159,8 @@ func TestHubGoneForAnHour(t *testing.T) {
 			}
 			w := newWorld(t, 30*time.Minute, applied("hub", "agent", "cluster1"), works...)
 			w.reconcile()
-			answering := w.Controller.hub
-			w.Controller.hub = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
+			answering := w.evictor.hub
+			w.evictor.hub = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
 				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return apierrors.NewServiceUnavailable("the hub is gone")
 				},
@@ -176,7 +176,7 @@ func TestHubGoneForAnHour(t *testing.T) {
 					t.Fatalf("while the hub is gone: %+v, %v", amw.Status, err)
 				}
 			}
-			w.Controller.hub = answering
+			w.evictor.hub = answering
 			switch {
 			case test.before && !test.after:
 				if err := w.hub.Delete(t.Context(), theWork()); err != nil {
@@ -242,7 +242,7 @@ func TestNever(t *testing.T) {
 	t.Parallel()
 	amw := applied("hub", "agent", "cluster1")
 	amw.Status.EvictionStartTime = &metav1.Time{Time: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
-	if got, again := newWorld(t, Never, amw).reconcile(); got == nil || got.Status.EvictionStartTime != nil || again != 0 {
+	if got, again := newWorld(t, never, amw).reconcile(); got == nil || got.Status.EvictionStartTime != nil || again != 0 {
 		t.Errorf("%+v, again after %s", got, again)
 	}
 }

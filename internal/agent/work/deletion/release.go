@@ -1,4 +1,4 @@
-package appliedmanifestwork
+package deletion
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
@@ -36,7 +37,7 @@ func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork,
 // is not served any more is replaced in the record by the one that is preferred now.
 func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 	r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
-	o := Object(*r)
+	o := appliedmanifestwork.Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
 	if tracker.IsUnserved(err) {
@@ -44,7 +45,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 		if served, err = c.another(ctx, r); err != nil || !served {
 			return nil, nil, err
 		}
-		o = Object(*r)
+		o = appliedmanifestwork.Object(*r)
 		resource = c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 		live, err = resource.Get(ctx, o.Name, metav1.GetOptions{})
 	}
@@ -97,7 +98,7 @@ func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata)
 func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork,
 	live *metav1.PartialObjectMetadata) error {
 	without := live.DeepCopy()
-	delete(without.Annotations, FieldsAnnotation(amw.Name))
+	delete(without.Annotations, appliedmanifestwork.FieldsAnnotation(amw.Name))
 	without.OwnerReferences = slices.DeleteFunc(without.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == amw.UID })
 	patch, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(without)
 	if err != nil {

@@ -1,6 +1,4 @@
-// Package evict deletes AppliedManifestWorks without a ManifestWork: of a hub that the agent has left, of a cluster that the hub does not
-// know any more, or of a work that was removed from the hub without its finalizer, as when the hub was restored from a backup.
-package evict
+package deletion
 
 import (
 	"context"
@@ -10,12 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -31,28 +27,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// Never is a grace period that does not end: no AppliedManifestWork is evicted.
-const Never = 100 * 365 * 24 * time.Hour
+// never is a grace period that does not end: no AppliedManifestWork is evicted.
+const never = 100 * 365 * 24 * time.Hour
 
-// Options configure the controller.
-type Options struct {
-	// Hub has the ManifestWorks.
-	Hub cluster.Cluster
-	// Namespace of the works on the hub: the cluster's name.
-	Namespace string
-	// HubHash distinguishes works of this hub from those of others.
-	HubHash string
-	// AgentID is recorded with what this agent applies.
-	AgentID string
-	// Clusters knows which other clusters are on the hub.
-	Clusters *predecessor.Clusters
-	// GracePeriod is the time from the moment that the work is missed to the end of its AppliedManifestWork.
-	GracePeriod time.Duration
-	Clock       clock.Clock
-}
-
-// Controller reconciles AppliedManifestWorks.
-type Controller struct {
+// evictor deletes AppliedManifestWorks without a ManifestWork: of a hub that the agent has left, of a cluster that the hub does not
+// know any more, or of a work that was removed from the hub without its finalizer, as when the hub was restored from a backup.
+type evictor struct {
 	Options
 	agent   appliedmanifestwork.Agent
 	hub     client.Reader
@@ -60,22 +40,21 @@ type Controller struct {
 	managed client.Client
 }
 
-// New returns a Controller that reads works from the cache hub, and from live, without a cache, before it gives one up.
-func New(hub, live client.Reader, managed client.Client, o Options) *Controller {
+// newEvictor returns an evictor that reads works from the cache hub, and from live, without a cache, before it gives one up.
+func newEvictor(hub, live client.Reader, managed client.Client, o Options) *evictor {
 	agent := appliedmanifestwork.Agent{ID: o.AgentID, HubHash: o.HubHash, Cluster: o.Namespace}
-	return &Controller{Options: o, agent: agent, hub: hub, live: live, managed: managed}
+	return &evictor{Options: o, agent: agent, hub: hub, live: live, managed: managed}
 }
 
-// Register adds the controller to the manager of the managed cluster.
-func Register(mgr ctrl.Manager, o Options) error {
-	c := New(o.Hub.GetClient(), o.Hub.GetAPIReader(), mgr.GetClient(), o)
+func registerEvictor(mgr ctrl.Manager, o Options) error {
+	e := newEvictor(o.Hub.GetClient(), o.Hub.GetAPIReader(), mgr.GetClient(), o)
 	ofOwn := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		amw, ok := obj.(*workv1.AppliedManifestWork)
-		return ok && c.concerns(amw)
+		return ok && e.concerns(amw)
 	})
 	// It counts whether the work exists, not what is in it.
 	createdOrDeleted := predicate.TypedFuncs[*workv1.ManifestWork]{}
-	createdOrDeleted.UpdateFunc = func(e event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return e.ObjectOld.UID != e.ObjectNew.UID }
+	createdOrDeleted.UpdateFunc = func(u event.TypedUpdateEvent[*workv1.ManifestWork]) bool { return u.ObjectOld.UID != u.ObjectNew.UID }
 	toApplied := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, work *workv1.ManifestWork) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: fleet.AppliedManifestWorkName(o.HubHash, work.Name)}}}
 	})
@@ -86,70 +65,70 @@ func Register(mgr ctrl.Manager, o Options) error {
 			SkipNameValidation: ptr.To(true),
 			RateLimiter:        retry.Limiter(),
 		}).
-		Complete(c)
+		Complete(e)
 }
 
 // concerns reports whether the AppliedManifestWork may be this agent's to evict: the agent made it, for any hub, or it is of
 // the same hub.
-func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
-	return c.agent.Made(amw) || amw.Spec.HubHash == c.HubHash
+func (e *evictor) concerns(amw *workv1.AppliedManifestWork) bool {
+	return e.agent.Made(amw) || amw.Spec.HubHash == e.HubHash
 }
 
 // Reconcile starts an eviction, ends it, or calls it off.
-func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	amw := &workv1.AppliedManifestWork{}
-	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
+	if err := e.managed.Get(ctx, req.NamespacedName, amw); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !amw.DeletionTimestamp.IsZero() || !c.concerns(amw) {
+	if !amw.DeletionTimestamp.IsZero() || !e.concerns(amw) {
 		return ctrl.Result{}, nil
 	}
-	if other := c.agent.OtherCluster(amw); other != "" { // an agent of that one may run on the same managed cluster
-		if left, _ := c.Clusters.Left(ctx, other); !left { // nor as long as that is not known
-			return ctrl.Result{RequeueAfter: max(predecessor.PollInterval, c.GracePeriod)}, nil
+	if other := e.agent.OtherCluster(amw); other != "" { // an agent of that one may run on the same managed cluster
+		if left, _ := e.Clusters.Left(ctx, other); !left { // nor as long as that is not known
+			return ctrl.Result{RequeueAfter: max(predecessor.PollInterval, e.GracePeriod)}, nil
 		}
 	}
-	onHub, err := c.isOnHub(ctx, amw)
+	onHub, err := e.isOnHub(ctx, amw)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if onHub || c.GracePeriod >= Never {
-		return ctrl.Result{}, c.mark(ctx, amw, nil)
+	if onHub || e.GracePeriod >= never {
+		return ctrl.Result{}, e.mark(ctx, amw, nil)
 	}
 	if amw.Status.EvictionStartTime == nil {
-		now := metav1.NewTime(c.Clock.Now())
-		if err := c.mark(ctx, amw, &now); err != nil {
+		now := metav1.NewTime(e.Clock.Now())
+		if err := e.mark(ctx, amw, &now); err != nil {
 			return ctrl.Result{}, err
 		}
 		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after",
-			c.GracePeriod.String())
+			e.GracePeriod.String())
 	}
-	if left := amw.Status.EvictionStartTime.Add(c.GracePeriod).Sub(c.Clock.Now()); left > 0 {
+	if left := amw.Status.EvictionStartTime.Add(e.GracePeriod).Sub(e.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	return c.end(ctx, amw)
+	return e.end(ctx, amw)
 }
 
 // end deletes the AppliedManifestWork, unless its work is back.
-func (c *Controller) end(ctx context.Context, amw *workv1.AppliedManifestWork) (ctrl.Result, error) {
-	back, err := c.isBack(ctx, amw)
+func (e *evictor) end(ctx context.Context, amw *workv1.AppliedManifestWork) (ctrl.Result, error) {
+	back, err := e.isBack(ctx, amw)
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
 	case back:
 		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // the event comes sooner
 	}
-	err = c.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
+	err = e.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 // isOnHub reports whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
-func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
-	if amw.Spec.HubHash != c.HubHash {
+func (e *evictor) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
+	if amw.Spec.HubHash != e.HubHash {
 		return false, nil
 	}
-	work := types.NamespacedName{Namespace: c.Namespace, Name: amw.Spec.ManifestWorkName}
-	err := c.hub.Get(ctx, work, &workv1.ManifestWork{})
+	work := types.NamespacedName{Namespace: e.Namespace, Name: amw.Spec.ManifestWorkName}
+	err := e.hub.Get(ctx, work, &workv1.ManifestWork{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -161,12 +140,12 @@ func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWor
 
 // isBack reports whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, and when the agent was
 // stopped for a while: what it lacked then may have come back. Where the agent may not read the work, the cache has to do.
-func (c *Controller) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
-	if amw.Spec.HubHash != c.HubHash {
+func (e *evictor) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
+	if amw.Spec.HubHash != e.HubHash {
 		return false, nil
 	}
-	work := types.NamespacedName{Namespace: c.Namespace, Name: amw.Spec.ManifestWorkName}
-	err := c.live.Get(ctx, work, &workv1.ManifestWork{})
+	work := types.NamespacedName{Namespace: e.Namespace, Name: amw.Spec.ManifestWorkName}
+	err := e.live.Get(ctx, work, &workv1.ManifestWork{})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return false, nil
 	}
@@ -176,10 +155,10 @@ func (c *Controller) isBack(ctx context.Context, amw *workv1.AppliedManifestWork
 	return true, nil
 }
 
-func (c *Controller) mark(ctx context.Context, amw *workv1.AppliedManifestWork, since *metav1.Time) error {
+func (e *evictor) mark(ctx context.Context, amw *workv1.AppliedManifestWork, since *metav1.Time) error {
 	if since.Equal(amw.Status.EvictionStartTime) {
 		return nil
 	}
 	amw.Status.EvictionStartTime = since
-	return appliedmanifestwork.WriteStatus(ctx, c.managed, amw)
+	return appliedmanifestwork.WriteStatus(ctx, e.managed, amw)
 }

@@ -1,4 +1,4 @@
-package appliedmanifestwork
+package deletion
 
 import (
 	"cmp"
@@ -6,36 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/retry"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
-
-// Cluster is where the objects are.
-type Cluster struct {
-	Objects metadata.Interface
-	// Complete reads what metadata does not have.
-	Complete dynamic.Interface
-	// Discovery has which resources are served, and in which version.
-	Discovery discovery.DiscoveryInterfaceWithContext
-	Tracked   *tracker.Tracker
-	// requested has the objects whose deletion was requested, by UID: of these, the tracker is trusted when it reports that they have
-	// gone, or that nothing has happened yet, so that a work of a thousand objects does not read each of them again.
-	requested sync.Map
-	delays    delays
-}
 
 // request is a deletion that was requested.
 type request struct {
@@ -111,12 +94,12 @@ func rank(r *workv1.AppliedManifestResourceMeta) int {
 // one has the object of a resource tracked as long as it is there. The resource is changed if it is served in another version.
 func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.AppliedManifestResourceMeta,
 	do func(*workv1.AppliedManifestResourceMeta) (gone bool, err error)) (gone bool, err error) {
-	recorded := Object(*r)
+	recorded := appliedmanifestwork.Object(*r)
 	c.Tracked.Track(amw.Name, recorded)
 	if gone, err = do(r); err != nil {
 		err = fmt.Errorf("%s %s %s: %w", verb, r.Resource, recorded.NamespacedName, err)
 	}
-	if now := Object(*r); now != recorded {
+	if now := appliedmanifestwork.Object(*r); now != recorded {
 		c.Tracked.Forget(amw.Name, recorded)
 		c.Tracked.Track(amw.Name, now)
 	}
@@ -127,14 +110,14 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 }
 
 func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) {
-	c.Tracked.Forget(amw.Name, Object(r))
+	c.Tracked.Forget(amw.Name, appliedmanifestwork.Object(r))
 	c.requested.Delete(r.UID)
 }
 
 // isKnownToBeGone reports whether an object that was to be deleted is known to be gone.
 func (c *Cluster) isKnownToBeGone(r workv1.AppliedManifestResourceMeta) bool {
 	_, requested := c.requested.Load(r.UID)
-	revision, known := c.Tracked.Revision(Object(r))
+	revision, known := c.Tracked.Revision(appliedmanifestwork.Object(r))
 	return requested && known && revision == ""
 }
 
@@ -144,7 +127,7 @@ func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedM
 	if !ok || switchedToBackground(amw, requested.(request).finalizers) {
 		return false
 	}
-	revision, known := c.Tracked.Revision(Object(r))
+	revision, known := c.Tracked.Revision(appliedmanifestwork.Object(r))
 	return known && revision == requested.(request).revision
 }
 
@@ -164,7 +147,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 // removeUnread deletes an object of which the tracker knows that it is the work's alone, and reports whether the API server agreed.
 func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (requested bool,
 	err error) {
-	o := Object(*r)
+	o := appliedmanifestwork.Object(*r)
 	version, revision := c.Tracked.Alone(o, amw.UID)
 	if version == "" || r.UID == "" {
 		return false, nil
@@ -216,8 +199,9 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 
 // recordRequest remembers that an object is to go.
 func (c *Cluster) recordRequest(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
-	c.Tracked.Saw(Object(r), live)
-	c.requested.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
+	o := appliedmanifestwork.Object(r)
+	c.Tracked.Saw(o, live)
+	c.requested.Store(r.UID, request{revision: tracker.RevisionOf(o.GroupResource(), live), finalizers: live.Finalizers})
 }
 
 // propagation is Background unless the work requests Foreground explicitly: that the objects have dependents to wait

@@ -1,4 +1,4 @@
-package appliedmanifestwork
+package deletion
 
 import (
 	"context"
@@ -7,11 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// Explain says why resources are left that Remove was to delete, with the error that it returned.
-func (c *Cluster) Explain(ctx context.Context, left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
+// explain says why resources are left that Remove was to delete, with the error that it returned.
+func (c *Cluster) explain(ctx context.Context, left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
 	var failures []error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		failures = joined.Unwrap()
@@ -22,7 +23,7 @@ func (c *Cluster) Explain(ctx context.Context, left []workv1.AppliedManifestReso
 		if !ok {
 			continue // it could not be deleted
 		}
-		o := Object(r)
+		o := appliedmanifestwork.Object(r)
 		waiting = append(waiting, conditions.Waiting{GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
 			Finalizers: requested.(request).finalizers, Content: c.contentOf(ctx, &r)})
 	}
@@ -34,7 +35,7 @@ func (c *Cluster) contentOf(ctx context.Context, r *workv1.AppliedManifestResour
 	if rank(r) == 0 {
 		return ""
 	}
-	live, err := c.Complete.Resource(Object(*r).GroupVersionResource).Get(ctx, r.Name, metav1.GetOptions{})
+	live, err := c.Complete.Resource(appliedmanifestwork.Object(*r).GroupVersionResource).Get(ctx, r.Name, metav1.GetOptions{})
 	if err != nil {
 		return "" // it may have gone; what is left is said all the same
 	}
@@ -63,8 +64,8 @@ func (c *Cluster) Delay(owner string) *conditions.Delay {
 	return c.delays.byOwner[owner]
 }
 
-// SetDelay says what delays the end of an AppliedManifestWork; nil means nothing any more.
-func (c *Cluster) SetDelay(owner string, d *conditions.Delay) {
+// setDelay says what delays the end of an AppliedManifestWork; nil means nothing any more.
+func (c *Cluster) setDelay(owner string, d *conditions.Delay) {
 	if c.delays.set(owner, d) {
 		for _, listener := range c.delays.listeners {
 			listener(owner)

@@ -1,4 +1,4 @@
-package finalize
+package deletion
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ const workName = "hash-work"
 // bench has a controller and a managed cluster with ConfigMaps of one deleted AppliedManifestWork.
 type bench struct {
 	*testing.T
-	*Controller
+	*Finalizer
 	objects *metadatafake.FakeMetadataClient
 	client  client.Client
 }
@@ -68,8 +68,8 @@ func newBench(t *testing.T, configMaps int) *bench {
 	if err := c.Delete(t.Context(), amw); err != nil {
 		t.Fatal(err)
 	}
-	cluster := &appliedmanifestwork.Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
-	return &bench{T: t, Controller: New(c, Options{Applied: cluster, Clock: clock.RealClock{}}), objects: objects, client: c}
+	cluster := &Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
+	return &bench{T: t, Finalizer: NewFinalizer(c, Options{Applied: cluster, Clock: clock.RealClock{}}), objects: objects, client: c}
 }
 
 func (b *bench) pass() ctrl.Result {
