@@ -79,14 +79,15 @@ func Named(amw *workv1.AppliedManifestWork) []manifest.Identity {
 	return named
 }
 
-// Unrecorded are objects that the work named once and that its status does not list. They may never have come to be, and they
-// have no UID; kinds that the cluster does not serve have no objects.
-func Unrecorded(mapper meta.RESTMapper, amw *workv1.AppliedManifestWork) ([]workv1.AppliedManifestResourceMeta, error) {
+// Inventory is all that an AppliedManifestWork may own: the objects that its status lists, and those that the work named once and that the
+// status does not list, because an agent was killed. The latter may never have come to be, and have no UID; kinds that the cluster does
+// not serve have no objects.
+func Inventory(mapper meta.RESTMapper, amw *workv1.AppliedManifestWork) ([]workv1.AppliedManifestResourceMeta, error) {
 	recorded := make(map[workv1.ResourceIdentifier]bool, len(amw.Status.AppliedResources))
 	for _, r := range amw.Status.AppliedResources {
 		recorded[r.ResourceIdentifier] = true
 	}
-	var unrecorded []workv1.AppliedManifestResourceMeta
+	all := slices.Clone(amw.Status.AppliedResources)
 	for _, id := range Named(amw) {
 		mapping, err := mapping(mapper, id)
 		if meta.IsNoMatchError(err) {
@@ -100,10 +101,10 @@ func Unrecorded(mapper meta.RESTMapper, amw *workv1.AppliedManifestWork) ([]work
 		}
 		r := Resource(mapping, id)
 		if !recorded[r.ResourceIdentifier] {
-			unrecorded = append(unrecorded, r)
+			all = append(all, r)
 		}
 	}
-	return unrecorded, nil
+	return all, nil
 }
 
 // mapping finds another version of the kind if its own is not served any more.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,11 +84,11 @@ func (c *Controller) updateApplied(ctx context.Context, amw, fresh *workv1.Appli
 // recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
 // an agent that was not interrupted has listed it all.
 func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
+	all, err := appliedmanifestwork.Inventory(c.managed.RESTMapper(), amw)
 	if err != nil {
 		return err
 	}
-	return appliedmanifestwork.WriteInventory(ctx, c.managed, amw, slices.Concat(amw.Status.AppliedResources, unrecorded))
+	return appliedmanifestwork.WriteInventory(ctx, c.managed, amw, all)
 }
 
 func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1.AppliedManifestWork {

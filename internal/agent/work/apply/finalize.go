@@ -1,32 +1,28 @@
 package apply
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
 // slow is how long a deletion takes at least before it is reported: most works are gone before a user could read that.
 const slow = 2 * time.Second
 
-// finalize deletes the AppliedManifestWork, and with it all that it owns. When it has gone, it removes the finalizer of the work.
+// finalize has the AppliedManifestWork deleted, and with it all that it owns (package deletion). When it has gone, it removes the finalizer
+// of the work.
 func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
 	d := c.deletions.start(work, c.Clock.Now())
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || d.released {
@@ -49,40 +45,18 @@ func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork) (c
 	return ctrl.Result{}, nil
 }
 
-// await has the AppliedManifestWork deleted, whose end requeues the work, and reports if that takes a while.
+// await deletes the AppliedManifestWork, whose end requeues the work, and reports if that takes a while.
 func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork, d *workDeletion) (ctrl.Result,
 	error) {
-	var err error
 	if amw.DeletionTimestamp.IsZero() {
 		c.ignore(work.Name)
-		err = c.deleteApplied(ctx, work, amw)
-	} else {
-		err = c.dropForeground(ctx, work, amw)
 	}
+	err := c.Applied.DeleteApplied(ctx, c.managed, work, amw, c.newApplied(work, amw.Annotations[fleet.AnnotationManifests]))
 	if soon := slow - c.Clock.Since(d.since); err == nil && soon > 0 {
 		return ctrl.Result{RequeueAfter: soon}, nil
 	}
 	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.Applied.Delay(amw.Name)))
 }
-
-// dropForeground has objects that wait for their dependents deleted at once if the work does not request that any more.
-func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
-	const key = fleet.AnnotationPropagationPolicy
-	before, now := amw.Annotations[key], c.newApplied(work, "").Annotations[key]
-	if lacksSpec(work) || before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
-		return nil
-	}
-	changed := amw.DeepCopy()
-	changed.Annotations[key] = cmp.Or(now, string(metav1.DeletePropagationBackground))
-	if err := c.managed.Patch(ctx, changed, client.MergeFrom(amw)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("change the propagation policy of AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
-}
-
-// lacksSpec reports whether nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent
-// that has just started has not seen it before. What its AppliedManifestWork says of the deletion counts then.
-func lacksSpec(work *workv1.ManifestWork) bool { return len(work.Spec.Workload.Manifests) == 0 }
 
 // deletions are in progress, of works by their name.
 type deletions struct{ m sync.Map }
@@ -111,39 +85,6 @@ func (d *deletions) has(work string) bool {
 }
 
 func (d *deletions) end(work string) { d.m.Delete(work) }
-
-// deleteApplied deletes the AppliedManifestWork by the delete option as it is now, which may be newer than the last pass.
-func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
-	if err != nil {
-		return err
-	}
-	var owned, orphans []workv1.AppliedManifestResourceMeta
-	for _, r := range slices.Concat(amw.Status.AppliedResources, unrecorded) {
-		strategy := manifest.ConfigFor(work.Spec.ManifestConfigs, r.ResourceIdentifier).UpdateStrategy.Type
-		if manifest.IsOwned(work.Spec.DeleteOption, strategy, r.ResourceIdentifier) {
-			owned = append(owned, r)
-		} else {
-			orphans = append(orphans, r)
-		}
-	}
-	fresh := c.newApplied(work, amw.Annotations[fleet.AnnotationManifests])
-	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
-		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
-	}
-	if len(orphans) > 0 {
-		remaining, releaseErr := c.Applied.Release(ctx, amw, orphans)
-		err := appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, remaining...))
-		if err != nil || releaseErr != nil {
-			return errors.Join(releaseErr, err)
-		}
-		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
-	}
-	if err := appliedmanifestwork.Describe(ctx, c.managed, amw, fresh); err != nil {
-		return err
-	}
-	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
-}
 
 // ignore ends the queries about the objects of a work: the answers are not reported any more.
 func (c *Controller) ignore(work string) {

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -12,21 +11,10 @@ import (
 
 // prune deletes what the work owned before and owns no more, and ends the tracking of what it names no more.
 func (c *Controller) prune(ctx context.Context, amw *workv1.AppliedManifestWork, last *workResult, results []manifestResult) error {
-	err := c.deleteObsolete(ctx, amw, results)
+	owned, obsolete := inventory(amw.Status.AppliedResources, results)
+	err := c.Applied.Prune(ctx, c.managed, amw, owned, obsolete)
 	c.untrack(last, results, amw)
 	return err
-}
-
-// deleteObsolete records what the work owns before it deletes what it owned before: after a crash in between it is still known what there
-// is to delete.
-func (c *Controller) deleteObsolete(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
-	owned, obsolete := inventory(amw.Status.AppliedResources, results)
-	err := appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, obsolete...))
-	if err != nil || len(obsolete) == 0 {
-		return err
-	}
-	remaining, removeErr := c.Applied.Remove(ctx, amw, obsolete)
-	return errors.Join(removeErr, appliedmanifestwork.WriteInventory(ctx, c.managed, amw, append(owned, remaining...)))
 }
 
 // untrack ends the tracking of what the work no longer names and never owned, such as what could not be applied. What it

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// explain says why resources are left that Remove was to delete, with the error that it returned.
+// explain says why resources are left that removeAll was to delete, with the error that it returned.
 func (c *Cluster) explain(ctx context.Context, left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
 	var failures []error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

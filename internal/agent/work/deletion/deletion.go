@@ -1,7 +1,33 @@
 // Package deletion takes off the managed cluster what ManifestWorks have put there.
 //
-// The objects of a work are owned by its AppliedManifestWork, which lists them. What ends a work deletes the AppliedManifestWork, and the
-// end of that one deletes the objects. Objects that a work gives up while it stays are deleted alone.
+// The objects of a work are owned by its AppliedManifestWork, which lists them. What ends a work deletes the AppliedManifestWork, and its
+// finalizer deletes the objects. Objects that a work gives up while it stays are deleted by themselves.
+//
+//	event                                              deletes                        in
+//	a work is deleted on the hub                       its AppliedManifestWork        manifestwork.go
+//	a work is missing on the hub for the grace period  its AppliedManifestWork        evict.go
+//	an AppliedManifestWork is deleted, by whomever     the objects that it owns       finalize.go
+//	a work does not name an object any more            the object                     prune.go
+//
+// A work whose time to live is over is deleted by the hub: to the agent, it is deleted as any other.
+//
+// # The order
+//
+//  1. A work is deleted on the hub, where its finalizer keeps it. Package apply calls DeleteApplied.
+//  2. DeleteApplied releases the objects that the delete option orphans (release.go), has the AppliedManifestWork say by which
+//     propagation policy the others are deleted, and deletes it; its finalizer keeps it, too. An eviction deletes it as it is.
+//  3. Finalizer deletes the objects that the AppliedManifestWork owns, many at a time: definitions after all others, and then namespaces
+//     (remove.go). An object that other works own as well only loses one owner.
+//  4. While objects do not go, Finalizer says what they wait for (delay.go). When all have gone, it removes the finalizer of the
+//     AppliedManifestWork.
+//  5. The end of the AppliedManifestWork requeues the work, and package apply removes the finalizer of the work.
+//
+// # What is in package apply
+//
+// The first and the last step are in apply/finalize.go, because a work has one controller for passes over it and for its deletion: these
+// never run at once, and share what is remembered of the work, and of a hub that does not answer. A pass finds out which objects are
+// obsolete, and calls Prune (apply/inventory.go). It deletes an AppliedManifestWork that it has just made, and that owns nothing, if the
+// work gets no finalizer (apply/appliedwork.go): nothing else would.
 package deletion
 
 import (

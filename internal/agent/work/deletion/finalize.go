@@ -3,7 +3,6 @@ package deletion
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	left, removeErr := f.Applied.Remove(ctx, amw, d.left)
+	left, removeErr := f.Applied.removeAll(ctx, amw, d.left)
 	if len(left) < len(d.left) {
 		d.progress = f.Clock.Now()
 	}
@@ -114,18 +113,16 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return ctrl.Result{RequeueAfter: retry.Soonest(again, f.requeueAfter(left))}, nil
 }
 
-// deletionOf is what is known of the deletion. It starts with all that may be there: what was applied, and what an agent that
-// was killed may have applied.
+// deletionOf is what is known of the deletion. It starts with all that may be there.
 func (f *Finalizer) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, error) {
 	if existing, found := f.deletions.Load(amw.Name); found && existing.(*deletion).uid == amw.UID {
 		return existing.(*deletion), nil
 	}
-	unrecorded, err := appliedmanifestwork.Unrecorded(f.managed.RESTMapper(), amw)
+	all, err := appliedmanifestwork.Inventory(f.managed.RESTMapper(), amw)
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: appliedmanifestwork.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)),
-		progress: f.Clock.Now()}
+	d := &deletion{uid: amw.UID, left: appliedmanifestwork.Sorted(all), progress: f.Clock.Now()}
 	f.deletions.Store(amw.Name, d)
 	return d, nil
 }

@@ -324,7 +324,7 @@ func TestReleaseOfWhatWasToGo(t *testing.T) {
 		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
 			t.Fatal(err)
 		}
-		remaining, err := b.Applied.Release(t.Context(), amw, amw.Status.AppliedResources)
+		remaining, err := b.Applied.release(t.Context(), amw, amw.Status.AppliedResources)
 		if err != nil || len(remaining) > 0 || b.requests()["patch"] != 1 {
 			t.Errorf("remaining %v (%v), requests %v", remaining, err, b.requests())
 		}

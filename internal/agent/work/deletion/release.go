@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
-// Release makes resources not be owned by the AppliedManifestWork any more, without deleting them. It returns those
+// release makes resources not be owned by the AppliedManifestWork any more, without deleting them. It returns those
 // that still are, because of the error.
-func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork,
+func (c *Cluster) release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
 	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended

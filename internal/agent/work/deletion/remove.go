@@ -28,10 +28,10 @@ type request struct {
 	finalizers []string
 }
 
-// Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
+// removeAll deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that was created again, or that is not owned any more, is left alone; one
 // that other works own as well only loses this owner. The tracker notifies the owner when a remaining one has gone.
-func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
+func (c *Cluster) removeAll(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	notRequested := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
 	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended

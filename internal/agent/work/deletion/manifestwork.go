@@ -1,0 +1,84 @@
+package deletion
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// DeleteApplied deletes the AppliedManifestWork of a work that is being deleted, by the delete option as it is now, which may be newer than
+// the last pass: fresh is the AppliedManifestWork that a pass would make now, with what amw names. If it is being deleted already, only its
+// propagation policy may change.
+func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work *workv1.ManifestWork,
+	amw, fresh *workv1.AppliedManifestWork) error {
+	if !amw.DeletionTimestamp.IsZero() {
+		return dropForeground(ctx, managed, work, amw, fresh)
+	}
+	owned, orphans, err := divide(managed.RESTMapper(), work, amw)
+	if err != nil {
+		return err
+	}
+	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
+		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
+	}
+	if len(orphans) > 0 {
+		remaining, releaseErr := c.release(ctx, amw, orphans)
+		err = errors.Join(releaseErr, appliedmanifestwork.WriteInventory(ctx, managed, amw, slices.Concat(owned, remaining)))
+		if err != nil {
+			return err
+		}
+		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
+	}
+	if err := appliedmanifestwork.Describe(ctx, managed, amw, fresh); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(managed.Delete(ctx, amw))
+}
+
+// divide tells which objects of a work go with it by its delete option, and which are orphaned.
+func divide(mapper meta.RESTMapper, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) (
+	owned, orphans []workv1.AppliedManifestResourceMeta, err error) {
+	all, err := appliedmanifestwork.Inventory(mapper, amw)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range all {
+		strategy := manifest.ConfigFor(work.Spec.ManifestConfigs, r.ResourceIdentifier).UpdateStrategy.Type
+		if manifest.IsOwned(work.Spec.DeleteOption, strategy, r.ResourceIdentifier) {
+			owned = append(owned, r)
+		} else {
+			orphans = append(orphans, r)
+		}
+	}
+	return owned, orphans, nil
+}
+
+// dropForeground has objects that wait for their dependents deleted at once if the work does not request that any more.
+func dropForeground(ctx context.Context, managed client.Client, work *workv1.ManifestWork, amw, fresh *workv1.AppliedManifestWork) error {
+	const key = fleet.AnnotationPropagationPolicy
+	before, now := amw.Annotations[key], fresh.Annotations[key]
+	if lacksSpec(work) || before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
+		return nil
+	}
+	changed := amw.DeepCopy()
+	changed.Annotations[key] = cmp.Or(now, string(metav1.DeletePropagationBackground))
+	if err := managed.Patch(ctx, changed, client.MergeFrom(amw)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("change the propagation policy of AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
+}
+
+// lacksSpec reports whether nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent
+// that has just started has not seen it before. What its AppliedManifestWork says of the deletion counts then.
+func lacksSpec(work *workv1.ManifestWork) bool { return len(work.Spec.Workload.Manifests) == 0 }
