@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
+	"github.com/capstan-io/capstan/internal/apply/serverside"
 	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/rights"
 )
@@ -100,7 +100,7 @@ func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err erro
 // applyError is the error that an object could not be applied, with the rule that would permit it if that is why. It is nil for one that is
 // left out because of that.
 func (c *Cluster) applyError(name reference, err error) error {
-	if !rights.Denied(err) {
+	if !apiclient.Denied(err) {
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
 	rule := rights.Rule(name.GroupKind(), "", "", allVerbs...)
@@ -113,139 +113,49 @@ func (c *Cluster) applyError(name reference, err error) error {
 	return nil
 }
 
-// write applies an object, and reports whether that has changed it, as far as that is known. The first time, the fields that other
-// installers own become those of this one, so that those go which it does not set: an object that is merged from two installers would be
-// what none of them means. What cannot be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
+// write applies an object, and reports whether that has changed it, as far as that is known.
 func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) (changed bool, err error) {
-	before, known, err := c.adopt(ctx, desired)
+	direct := objects{c.Client, c.FieldManager}
+	live, err := direct.Get(ctx, desired)
+	known := !apiclient.Denied(err) // to apply may be permitted
+	switch {
+	case !known || apierrors.IsNotFound(err):
+		live = nil
+	case err != nil:
+		return false, err
+	default:
+		if live, err = c.adopt(ctx, direct, live, desired); err != nil {
+			return false, err
+		}
+	}
+	applied, err := serverside.Apply(ctx, direct, desired)
 	if err != nil {
 		return false, err
 	}
-	content := desired.DeepCopy()
-	err = c.serverSideApply(ctx, desired)
-	if !apierrors.IsInvalid(err) || !immutable(err) {
-		return known && desired.GetResourceVersion() != before, err
-	}
-	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground), onlyVersionOf(content))
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("replace it, because what has to change is immutable: %w", err)
-	}
-	desired.Object = content.Object
-	desired.SetResourceVersion("")
-	return true, c.serverSideApply(ctx, desired)
+	desired.Object = applied.Object
+	return known && (live == nil || live.GetResourceVersion() != applied.GetResourceVersion()), nil
 }
 
-// onlyVersionOf has nothing else deleted than the version of an object, if it has one.
-func onlyVersionOf(object client.Object) client.Preconditions {
-	if version := object.GetResourceVersion(); version != "" {
-		return client.Preconditions{ResourceVersion: &version}
-	}
-	return client.Preconditions{}
-}
-
-// serverSideApply applies an object, or, where that is not permitted, creates or updates it.
-func (c *Cluster) serverSideApply(ctx context.Context, desired *unstructured.Unstructured) error {
-	content := desired.DeepCopy()
-	err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.ForceOwnership, client.FieldOwner(c.FieldManager))
-	if !rights.Denied(err) {
-		return err
-	}
-	desired.Object = content.Object
-	if c.createOrUpdate(ctx, desired) != nil {
-		return err // which says what is missing
-	}
-	return nil
-}
-
-// createOrUpdate is for who may not patch. What the object does not set stays as it is.
-func (c *Cluster) createOrUpdate(ctx context.Context, desired *unstructured.Unstructured) error {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(desired.GroupVersionKind())
-	err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live)
-	if apierrors.IsNotFound(err) && desired.GetResourceVersion() == "" {
-		return c.Client.Create(ctx, desired, client.FieldOwner(c.FieldManager))
-	}
-	if err != nil {
-		return err
-	}
-	merge(live.Object, desired.Object)
-	if err := c.Client.Update(ctx, live, client.FieldOwner(c.FieldManager)); err != nil {
-		return err
-	}
-	desired.Object = live.Object
-	return nil
-}
-
-// merge sets the fields of an object that another one has.
-func merge(into, from map[string]any) {
-	for key, value := range from {
-		fields, isObject := value.(map[string]any)
-		existing, wasObject := into[key].(map[string]any)
-		if isObject && wasObject {
-			merge(existing, fields)
-		} else {
-			into[key] = value
-		}
-	}
-}
-
-// immutable reports whether the API server refused a change for the only reason that a field never changes.
-func immutable(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
-		return !slices.ContainsFunc(neverChanges, func(part string) bool { return strings.Contains(cause.Message, part) })
-	})
-}
-
-// neverChanges are parts of what the API server says of fields that never change, the last one of the family of a Service, which has an
-// address of it.
-var neverChanges = []string{"immutable", "may not be changed", "cannot change", "as indicated by `ipFamilies"}
-
-// adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
-// controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too. It returns the resource
-// version of the object, which is empty if there is none, if that is known.
-func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) (version string, known bool, err error) {
-	if desired.GetKind() == "Namespace" {
-		return "", false, nil
-	}
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(desired.GroupVersionKind())
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
-		if rights.Denied(err) {
-			return "", false, nil // to apply may be permitted
-		}
-		return "", true, client.IgnoreNotFound(err)
-	}
-	version = live.GetResourceVersion()
+// adopt makes the fields that other installers have set on an object those of this one, if it has never applied the object. Fields that
+// controllers of Kubernetes keep stay theirs. What is to be applied to the version from before is applied to that which there is then.
+func (c *Cluster) adopt(ctx context.Context, direct objects, live, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	others := sets.New[string]()
-	for _, entry := range live.ManagedFields {
+	for _, entry := range live.GetManagedFields() {
 		switch {
 		case entry.Manager == c.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply:
-			return version, true, nil
+			return live, nil
 		case entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && !strings.HasPrefix(entry.Manager, "kube-"):
 			others.Insert(entry.Manager)
 		}
 	}
-	if len(others) == 0 {
-		return version, true, nil
+	adopted, err := serverside.Adopt(ctx, direct, c.FieldManager, live, others)
+	if err != nil {
+		return nil, err
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, others, c.FieldManager)
-	if err != nil || patch == nil {
-		return version, true, err
+	if desired.GetResourceVersion() == live.GetResourceVersion() {
+		desired.SetResourceVersion(adopted.GetResourceVersion())
 	}
-	if err := c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		if rights.Denied(err) {
-			return version, true, nil // to update may be permitted
-		}
-		return version, true, client.IgnoreNotFound(err)
-	}
-	if desired.GetResourceVersion() == version {
-		desired.SetResourceVersion(live.GetResourceVersion())
-	}
-	return live.GetResourceVersion(), true, nil
+	return adopted, nil
 }
 
 // unchanged returns the object if it has that content and is as it was left.

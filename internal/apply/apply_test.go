@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -89,30 +87,6 @@ func TestApplyAgain(t *testing.T) {
 	clk.SetTime(backoff.Until)
 	if err := apply(); err != nil || string(read(ctx, t, c.Client, key).Data["content"]) != "ours" {
 		t.Errorf("when it is due: %v", err)
-	}
-}
-
-// What cannot be changed of an object replaces it, unless something else is wrong with it.
-func TestImmutable(t *testing.T) {
-	t.Parallel()
-	selector := field.Invalid(field.NewPath("spec", "selector"), "a", "field is immutable")
-	family := field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), "10.0.0.1",
-		"expected an IPv6 value as indicated by `ipFamilies[0]`")
-	port := field.Invalid(field.NewPath("spec", "ports").Index(0), 0, "must be between 1 and 65535, inclusive")
-	for name, test := range map[string]struct {
-		causes field.ErrorList
-		want   bool
-	}{
-		"the selector of a Deployment": {field.ErrorList{selector}, true},
-		"the family of a Service":      {field.ErrorList{family}, true},
-		"a port":                       {field.ErrorList{port}, false},
-		"a port, too":                  {field.ErrorList{family, port}, false},
-		"nothing in particular":        {nil, false},
-	} {
-		err := apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "work-webhook", test.causes)
-		if got := immutable(err); got != test.want {
-			t.Errorf("%s: %t: %v", name, got, err)
-		}
 	}
 }
 

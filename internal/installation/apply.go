@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/csaupgrade"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
+	"github.com/capstan-io/capstan/internal/apply/serverside"
+	"github.com/capstan-io/capstan/internal/apply/stored"
 )
 
 // FieldManager owns the fields that this program applies.
@@ -93,7 +94,8 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		object = object.DeepCopy()
 		crdversion.Set(object, c.version)
 	}
-	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	direct := objects{client}
+	before, err := direct.Get(ctx, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		before = nil
@@ -104,16 +106,11 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.version):
 		return Unchanged, nil
 	default:
-		if before, err = adopt(ctx, client, before); err != nil {
+		if before, err = serverside.Adopt(ctx, direct, FieldManager, before, clientSide(before)); err != nil {
 			return "", c.Explain(doing, err)
 		}
 	}
-	var after *unstructured.Unstructured
-	if object.GroupVersionKind() == KindCRD {
-		after, err = c.applyDefinition(ctx, client, object)
-	} else {
-		after, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
-	}
+	after, err := c.write(ctx, direct, object)
 	switch {
 	case err != nil:
 		return "", c.Explain(doing, err)
@@ -123,6 +120,24 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return Changed, nil
 	}
 	return Unchanged, nil
+}
+
+// write applies an object. What is stored in versions that a CustomResourceDefinition no longer has is stored in another one first.
+func (c *Cluster) write(ctx context.Context, direct objects, object *unstructured.Unstructured) (
+	after *unstructured.Unstructured, _ error,
+) {
+	if object.GroupVersionKind() != KindCRD {
+		return serverside.Apply(ctx, direct, object)
+	}
+	definition, err := definitionOf(object)
+	if err != nil {
+		return nil, err
+	}
+	err = stored.MigrateAndWrite(ctx, migrated{c, direct.client}, definition, func() (err error) {
+		after, err = serverside.Apply(ctx, direct, object)
+		return err
+	})
+	return after, err
 }
 
 // DryRunApply has the cluster check what applying an object would do, and changes nothing.
@@ -139,7 +154,7 @@ func (c *Cluster) DryRunApply(ctx context.Context, object *unstructured.Unstruct
 // hasChanged reports whether applying an object made a difference. The version of an object does not say so: controllers write the status
 // in the meantime, and the API server counts a CustomResourceDefinition up that stays as it is.
 func hasChanged(before, after, applied *unstructured.Unstructured) bool {
-	if before.GetGeneration() != after.GetGeneration() || ownedFields(before) != ownedFields(after) ||
+	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() || ownedFields(before) != ownedFields(after) ||
 		!contains(before.GetLabels(), applied.GetLabels()) || !contains(before.GetAnnotations(), applied.GetAnnotations()) {
 		return true
 	}
@@ -182,24 +197,14 @@ func isBootstrapToken(object *unstructured.Unstructured) bool {
 // lastApplied is the field that client-side apply keeps its copy in.
 var lastApplied = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
 
-// adopt hands this program the fields that another one owns by client-side apply, such as clusteradm or kubectl. Without that, a field
-// that is not applied any more would stay for ever. Those of a namespace stay theirs: it belongs to its users, too, who label it.
-func adopt(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if object.GroupVersionKind() == KindNamespace {
-		return object, nil
-	}
+// clientSide are the managers of the fields of an object that it has by client-side apply, such as clusteradm or kubectl. What users have
+// set otherwise stays theirs: ClusterManagers and Klusterlets are written by them, too.
+func clientSide(object *unstructured.Unstructured) sets.Set[string] {
 	managers := sets.New[string]()
 	for _, entry := range csaupgrade.FindFieldsOwners(object.GetManagedFields(), metav1.ManagedFieldsOperationUpdate, lastApplied) {
 		managers.Insert(entry.Manager)
 	}
-	if managers.Len() == 0 {
-		return object, nil
-	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
-	if err != nil || len(patch) == 0 {
-		return object, err
-	}
-	return client.Patch(ctx, object.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return managers
 }
 
 // Patch merges fields into an object.

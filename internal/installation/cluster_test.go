@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
@@ -106,6 +108,57 @@ func TestApplyAdopts(t *testing.T) {
 		if got := strings.Join(patches, " "); got != want {
 			t.Errorf("%s: patches %s, want %s", kind.Kind, got, want)
 		}
+	}
+}
+
+// CA-06: a binding that is of another role is replaced, which counts as a change.
+func TestApplyReplaces(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/one"
+	binding := func(role, uid string) *unstructured.Unstructured {
+		made := &unstructured.Unstructured{Object: map[string]any{"roleRef": map[string]any{"kind": "ClusterRole", "name": role}}}
+		made.SetGroupVersionKind(KindClusterRoleBinding)
+		made.SetName("one")
+		made.SetUID(types.UID(uid))
+		return made
+	}
+	live := binding("old", "1")
+	var requests []string
+	api := http.NewServeMux()
+	api.HandleFunc("GET /apis/rbac.authorization.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
+		answer(t, w, http.StatusOK, metav1.APIResourceList{
+			APIResources: []metav1.APIResource{{Name: "clusterrolebindings", Kind: "ClusterRoleBinding"}}})
+	})
+	api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
+	api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
+		requests = append(requests, "apply")
+		if live != nil {
+			refused := apierrors.NewInvalid(KindClusterRoleBinding.GroupKind(), "one",
+				field.ErrorList{field.Invalid(field.NewPath("roleRef"), "new", "cannot change roleRef")}).ErrStatus
+			refused.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			answer(t, w, http.StatusUnprocessableEntity, refused)
+			return
+		}
+		live = binding("new", "2")
+		answer(t, w, http.StatusCreated, live.Object)
+	})
+	api.HandleFunc("DELETE "+path, func(w http.ResponseWriter, _ *http.Request) {
+		requests = append(requests, "delete")
+		live = nil
+		answer(t, w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	})
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []Change
+	err = cluster.Apply(t.Context(), []*unstructured.Unstructured{binding("new", "")}, func(_ Reference, change Change) {
+		changes = append(changes, change)
+	})
+	if err != nil || !slices.Equal(changes, []Change{Changed}) || strings.Join(requests, ", ") != "apply, delete, apply" {
+		t.Errorf("%v after %v: %v", changes, requests, err)
 	}
 }
 

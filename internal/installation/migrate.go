@@ -14,22 +14,6 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/stored"
 )
 
-// applyDefinition applies a CustomResourceDefinition. What is stored in versions that it no longer has is stored in another one first.
-func (c *Cluster) applyDefinition(ctx context.Context, definitions dynamic.ResourceInterface, definition *unstructured.Unstructured) (
-	after *unstructured.Unstructured, err error,
-) {
-	desired, err := definitionOf(definition)
-	if err != nil {
-		return nil, err
-	}
-	err = stored.MigrateAndWrite(ctx, migrated{c, definitions}, desired, func() error {
-		options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-		after, err = definitions.Apply(ctx, definition.GetName(), definition, options)
-		return err
-	})
-	return after, err
-}
-
 // migrated is a cluster with objects to migrate, and its definitions.
 type migrated struct {
 	cluster     *Cluster

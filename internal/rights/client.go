@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // WithoutWatches returns a client that reads from the API server what may not be watched, and reads everything else from the cache that the
@@ -37,7 +39,7 @@ func (c *withoutWatches) Get(ctx context.Context, key client.ObjectKey, object c
 		return c.Client.Get(ctx, key, object, options...)
 	}
 	err = c.api.Get(ctx, key, object, options...)
-	if Denied(err) {
+	if apiclient.Denied(err) {
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
 		return apierrors.NewNotFound(resource.GroupResource(), key.Name)
 	}
@@ -54,7 +56,7 @@ func (c *withoutWatches) List(ctx context.Context, list client.ObjectList, optio
 		return c.Client.List(ctx, list, options...)
 	}
 	err = c.api.List(ctx, list, options...)
-	if Denied(err) {
+	if apiclient.Denied(err) {
 		return nil
 	}
 	return err

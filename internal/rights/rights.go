@@ -119,11 +119,6 @@ func resourceOf(kind schema.GroupKind) string {
 	return resource.Resource
 }
 
-// Denied reports whether an error is that a rule is missing: quotas, admission and namespaces that end forbid things, too.
-func Denied(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ")
-}
-
 // Describe says which rules to add, each once; empty if there are none.
 func Describe(rules []string) string {
 	rules = distinct(rules)

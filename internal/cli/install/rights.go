@@ -131,7 +131,7 @@ func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Un
 		switch {
 		case hubapi.MayLackRight(err):
 			missing = append(missing, fmt.Sprintf("escalate for %s: %v", installation.ReferenceTo(object), err))
-		case err != nil && !apierrors.IsNotFound(err): // a binding of a role that is applied with it
+		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err): // a binding of a role that comes with it, or is replaced
 			return nil, c.hub.Explain("try to apply "+installation.ReferenceTo(object).String(), err)
 		}
 	}

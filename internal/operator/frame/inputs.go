@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // OwnSecret is a Secret in the namespace of the operator; nil if there is none, or it may not be read: many clusters need none.
@@ -26,7 +26,7 @@ func (o *Operator) OwnSecret(ctx context.Context, name string) (*corev1.Secret, 
 		return nil, nil
 	}
 	secret, err := o.Secrets.Get(ctx, o.Namespace, name)
-	if rights.Denied(err) {
+	if apiclient.Denied(err) {
 		return nil, nil
 	}
 	return secret, err

@@ -19,6 +19,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/rights"
 )
 
@@ -126,7 +127,7 @@ func (s *Secrets) Unfollow(name string) {
 // read reads from the API server. The error says which rule permits to.
 func (s *Secrets) read(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret, err := ignoreNotFound(s.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
-	if rights.Denied(err) {
+	if apiclient.Denied(err) {
 		return nil, fmt.Errorf("%w; the rule %s permits it", err, rights.Rule(secretKind.GroupKind(), "", name, "get", "list", "watch"))
 	}
 	return secret, err

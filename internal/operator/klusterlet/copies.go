@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // copiesRequest stands for all copies, which are made in one reconcile.
@@ -40,7 +40,7 @@ func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 func (c copies) copyAll(ctx context.Context) error {
 	secret, err := c.Secrets.Get(ctx, c.Namespace, c.PullSecret)
 	secretGone := secret == nil && err == nil
-	if err != nil && !rights.Denied(err) {
+	if err != nil && !apiclient.Denied(err) {
 		return err
 	}
 	profile, err := c.TLSProfile(ctx)
@@ -74,7 +74,7 @@ func (c copies) deleteCopies(ctx context.Context, kind schema.GroupVersionKind, 
 		if installation, ours := made.Labels[c.Management.Label]; err == nil && ours && installation == sharedInstallation {
 			err = c.Management.Delete(ctx, made)
 		}
-		if !rights.Denied(err) {
+		if !apiclient.Denied(err) {
 			failures = append(failures, client.IgnoreNotFound(err))
 		}
 	}

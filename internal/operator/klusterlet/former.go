@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // annotationAgentNamespace on a Klusterlet is the namespace of its agent. After a change of the mode or the namespace, it is the former one
@@ -113,7 +113,7 @@ func (c *Controller) deleteMadeByAgent(ctx context.Context, l layout, name strin
 	}
 	failures := []error{c.deleteNamed(ctx, configMaps, name, fleet.ConfigMapHubConnection)}
 	for _, lease := range []string{fleet.LeaseRegistrationAgent, fleet.LeaseWorkAgent, fleet.LeaseKlusterletAgent} {
-		if err := c.deleteNamed(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), name, lease); !rights.Denied(err) {
+		if err := c.deleteNamed(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), name, lease); !apiclient.Denied(err) {
 			failures = append(failures, err)
 		}
 	}
