@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-
-	"github.com/capstan-io/capstan/internal/apply/stored"
 )
 
 // migrated is a cluster with objects to migrate, and its definitions.

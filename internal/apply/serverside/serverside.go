@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
 
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
@@ -70,11 +71,13 @@ func Apply(ctx context.Context, c Client, object *unstructured.Unstructured) (*u
 	return applyOrUpdate(ctx, c, anew)
 }
 
-// withData are the kinds whose objects hold what users have stored.
+// withData are the kinds whose objects hold what users have stored. Those of operators do: what they install goes with them.
 var withData = []schema.GroupKind{
 	{Kind: "Namespace"},
 	{Kind: "PersistentVolumeClaim"},
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+	{Group: operatorv1.GroupVersion.Group, Kind: "ClusterManager"},
+	{Group: operatorv1.GroupVersion.Group, Kind: "Klusterlet"},
 }
 
 func applyOrUpdate(ctx context.Context, c Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -68,6 +68,10 @@ func TestApplyReplaces(t *testing.T) {
 		"a volume":    {kind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, requests: "apply ", fails: "field is immutable"},
 		"a definition": {kind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, requests: "apply ",
 			fails: "field is immutable"},
+		"a hub": {kind: schema.GroupKind{Group: "operator.open-cluster-management.io", Kind: "ClusterManager"}, requests: "apply ",
+			fails: "field is immutable"},
+		"an agent": {kind: schema.GroupKind{Group: "operator.open-cluster-management.io", Kind: "Klusterlet"}, requests: "apply ",
+			fails: "field is immutable"},
 	} {
 		server := &recorder{del: test.refused, applied: apierrors.NewInvalid(test.kind, "a",
 			field.ErrorList{field.Invalid(field.NewPath("spec", "scope"), "x", "field is immutable")})}
