@@ -131,7 +131,16 @@ func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Un
 		switch {
 		case hubapi.MayLackRight(err):
 			missing = append(missing, fmt.Sprintf("escalate for %s: %v", installation.ReferenceTo(object), err))
-		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err): // a binding of a role that comes with it, or is replaced
+		case apierrors.IsInvalid(err): // a binding of another role, which is replaced
+			replace := right{"delete", object.GroupVersionKind().Group, "clusterrolebindings", ""}
+			allowed, err := c.isAllowed(ctx, replace)
+			if err != nil {
+				return nil, c.hub.Explain("ask for the permissions of the user", err)
+			}
+			if !allowed {
+				missing = append(missing, replace.String())
+			}
+		case err != nil && !apierrors.IsNotFound(err): // a binding of a role that is applied with it
 			return nil, c.hub.Explain("try to apply "+installation.ReferenceTo(object).String(), err)
 		}
 	}

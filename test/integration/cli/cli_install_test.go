@@ -334,7 +334,17 @@ func TestInitAdopts(t *testing.T) {
 	if err := c.Create(t.Context(), old, client.FieldOwner("clusteradm")); err != nil {
 		t.Fatal(err)
 	}
+	toAnother := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}
+	if err := c.Create(t.Context(), toAnother); err != nil {
+		t.Fatal(err)
+	}
+	mayNotDelete(t, server).Capstan(t, "", "init").Ends(t, 1, "may not do all that it takes",
+		"delete clusterrolebindings.rbac.authorization.k8s.io")
 	server.Capstan(t, "", "init").Succeeds(t)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(toAnother), toAnother); err != nil || toAnother.RoleRef.Name != "cluster-manager" {
+		t.Errorf("the binding is of %s: %v", toAnother.RoleRef.Name, err)
+	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(old), old); err != nil {
 		t.Fatal(err)
 	}
@@ -347,6 +357,26 @@ func TestInitAdopts(t *testing.T) {
 			t.Errorf("clusteradm still owns %s", entry.FieldsV1)
 		}
 	}
+}
+
+// mayNotDelete is the server for a user who may do everything but delete.
+func mayNotDelete(t *testing.T, server *env.Server) *env.Server {
+	t.Helper()
+	c, name := server.Client(t), metav1.ObjectMeta{Name: "keeps-all"}
+	role := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"},
+		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "escalate", "bind"}}}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: name,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name.Name}}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name.Name}}
+	for _, object := range []client.Object{account, role, binding} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	weak := *server
+	weak.Kubeconfig = framework.KubeconfigIn(t, server, "default", name.Name)
+	return &weak
 }
 
 // CA-11: all permissions that are missing are listed, and nothing is changed.
