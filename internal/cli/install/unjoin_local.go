@@ -76,7 +76,8 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 	}
 	if meanwhile, err := l.applied(ctx); !l.force && (err != nil || len(meanwhile) > 0) {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
-			"Start it again (\"capstan up\", or \"capstan join --local\" if that was in a terminal), and run this command again", l.cluster))
+			"Start it again with the \"capstan join --local\" of before, or with \"capstan up\", which also starts the playground of this home, "+
+			"and run this command again", l.cluster))
 	}
 	if err := l.agent.Remove(); err != nil {
 		return err
@@ -104,8 +105,8 @@ func (l *localUnjoin) ensureNoWorks(ctx context.Context) (remaining []workv1.App
 	case err != nil:
 		return nil, err
 	case !running:
-		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), "+
-			"delete the works on the hub, then run this command again", l.worksRemainError(applied))
+		return nil, fmt.Errorf("%w\nThe agent does not run. Start it with the \"capstan join --local\" of before, or with \"capstan up\", which "+
+			"also starts the playground of this home, delete the works on the hub, then run this command again", l.worksRemainError(applied))
 	case !l.wait || l.DryRun:
 		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs "+
 			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s",

@@ -87,7 +87,8 @@ func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, errors.New("the hub has accepted no clusters: \"capstan get clusters\" shows those that wait, and \"capstan accept\" accepts them")
+		return nil, errors.New("the hub has accepted no clusters: \"capstan get clusters\" shows those that wait, and " +
+			"\"capstan accept --clusters CLUSTER,...\" accepts them")
 	}
 	return names, nil
 }

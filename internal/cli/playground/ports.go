@@ -52,8 +52,8 @@ func (s State) plan(clusters int) (State, error) {
 	for i := len(s.Clusters) + 1; i <= clusters; i++ {
 		name := "cluster" + strconv.Itoa(i)
 		if s.joined(name) {
-			return s, fmt.Errorf("cluster %s: an agent of this name was started by \"capstan join --local\" in the same home: \"capstan unjoin --local\" "+
-				"removes it, or set %s to another folder for the playground", name, EnvHome)
+			return s, fmt.Errorf("cluster %s: an agent of this name was started by \"capstan join --local\" in the same home: "+
+				"\"capstan unjoin --local --cluster-name %s\" removes it, or set %s to another folder for the playground", name, name, EnvHome)
 		}
 		s.Clusters = append(s.Clusters, ClusterState{Name: name, Port: next()})
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -88,9 +90,10 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 		case err != nil:
 			errs = append(errs, err)
 		case work.Labels[fleet.LabelManifestWorkReplicaSet] != "":
+			namespace, set := replicaSetOf(work)
 			errs = append(errs, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would create it again: delete that with "+
-				"\"kubectl delete manifestworkreplicaset\"",
-				name, cluster, work.Labels[fleet.LabelManifestWorkReplicaSet]))
+				"\"kubectl -n %s delete manifestworkreplicaset %s\"",
+				name, cluster, work.Labels[fleet.LabelManifestWorkReplicaSet], namespace, set))
 		}
 		locations = append(locations, workLocation{cluster, err == nil})
 	}
@@ -103,6 +106,17 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 		}
 	}
 	return nil, missing
+}
+
+// replicaSetOf are the namespace and the name of the ManifestWorkReplicaSet that has made a work. A label has no room for a long name, which
+// is NAME then.
+func replicaSetOf(work *workv1.ManifestWork) (namespace, name string) {
+	key := work.Labels[fleet.LabelManifestWorkReplicaSet]
+	namespace, name, _ = strings.Cut(key, ".")
+	if len(key) >= validation.LabelValueMaxLength {
+		name = "NAME"
+	}
+	return namespace, name
 }
 
 // deleteAll deletes all of them before it waits for any.
