@@ -54,6 +54,33 @@ func (h Hub) Follow(t *testing.T, result Result, advice string, pairs ...string)
 	return h.Run(t, "", strings.Fields(strings.NewReplacer(pairs...).Replace(advice))...)
 }
 
+// deletedAt is where a hub or a cluster has the objects of the kinds that commands of kubectl delete, with NAMESPACE for that.
+var deletedAt = map[string]string{
+	"appliedmanifestworks":   "/apis/work.open-cluster-management.io/v1/appliedmanifestworks",
+	"crd":                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+	"managedcluster":         ClustersPath,
+	"manifestworkreplicaset": "/apis/work.open-cluster-management.io/v1alpha1/namespaces/NAMESPACE/manifestworkreplicasets",
+}
+
+// DeleteAs deletes what a result advises to delete, written there after "kubectl", with pairs as for [Hub.Follow].
+func (h Hub) DeleteAs(t *testing.T, result Result, advice string, pairs ...string) {
+	t.Helper()
+	if !strings.Contains(result.Out+result.ErrOut, "kubectl "+advice) {
+		t.Errorf("%q is not advised in:\n%s%s", advice, result.Out, result.ErrOut)
+	}
+	command, namespace := strings.NewReplacer(pairs...).Replace(advice), ""
+	if in, found := strings.CutPrefix(command, "-n "); found {
+		namespace, command, _ = strings.Cut(in, " ")
+	}
+	kind, names, _ := strings.Cut(strings.TrimPrefix(command, "delete "), " ")
+	if !strings.HasPrefix(command, "delete ") || deletedAt[kind] == "" {
+		t.Fatalf("kubectl %s deletes nothing that the test knows", advice)
+	}
+	for _, name := range strings.Fields(names) {
+		h.Remove(t, strings.Replace(deletedAt[kind], "NAMESPACE", namespace, 1)+"/"+name)
+	}
+}
+
 // Run runs a command for which no time passes.
 func Run(ctx context.Context, stdin string, args ...string) Result {
 	return RunUntil(ctx, nil, stdin, args...)

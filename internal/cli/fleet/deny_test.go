@@ -64,7 +64,8 @@ func TestDenyNow(t *testing.T) {
 	if len(h.Requests(http.MethodPatch))+len(h.Requests(http.MethodPut)) > 0 {
 		t.Error("a dry run writes")
 	}
-	h.Run(t, "", "deny", "--clusters", "cluster1", "--now").Succeeds(t, "CSR joins denied", "cluster cluster1 is cut off")
+	cutOff := h.Run(t, "", "deny", "--clusters", "cluster1", "--now")
+	cutOff.Succeeds(t, "CSR joins denied", "cluster cluster1 is cut off")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 ||
 		patch[0].Body != `{"metadata":{"labels":{"capstan.io/cut-off":"true"}},"spec":{"hubAcceptsClient":false}}` {
 		t.Errorf("patched %+v", patch)
@@ -74,6 +75,7 @@ func TestDenyNow(t *testing.T) {
 			t.Errorf("request %s: denied %t", name, got)
 		}
 	}
+	h.DeleteAs(t, cutOff, "delete managedcluster cluster1")
 }
 
 // A hub that does not take the rights away is not believed to have, nor is the manager of an add-on.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
@@ -183,7 +184,13 @@ func TestDeleteWork(t *testing.T) {
 		"work web in cluster idle is already deleted\nwork web in cluster cluster1 is deleted\nwork web in cluster cluster2 is deleted\n")
 
 	put("cluster1", map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"})
-	h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1").Fails(t, "belongs to ManifestWorkReplicaSet default.web")
+	h.Put(t, "/apis/work.open-cluster-management.io/v1alpha1/namespaces/default/manifestworkreplicasets/web",
+		&workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}})
+	refused := h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1")
+	refused.Fails(t, "belongs to ManifestWorkReplicaSet default.web")
+	h.DeleteAs(t, refused, "-n default delete manifestworkreplicaset web") // and its works go with it
+	put("cluster1", map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": strings.Repeat("x", 50) + ".name-cut-off"})
+	h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1").Fails(t, strings.Repeat("x", 50)+" delete manifestworkreplicaset NAME\"")
 
 	put("cluster1", nil) // its agent is gone: the finalizer stays
 	h.Handle("DELETE "+clitest.WorksPath+"/web", fakehub.JSON(`{}`))
