@@ -1,8 +1,6 @@
 package cli_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,9 +11,12 @@ import (
 // CA-04: what a command advises helps: after it, the same command succeeds, or finds something.
 func TestAdviceHelps(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "manifest.yaml")
-	if err := os.WriteFile(file, []byte(clitest.ConfigMap), 0o600); err != nil {
-		t.Fatal(err)
+	file := writeManifest(t)
+	connected := func(t *testing.T) clitest.Hub {
+		t.Helper()
+		h := clitest.NewHubWithClusters(t)
+		h.Connect("cluster1", withPod())
+		return h
 	}
 	empty := func(t *testing.T) clitest.Hub { t.Helper(); return clitest.NewHub(t) }
 	for name, test := range map[string]struct {
@@ -44,14 +45,12 @@ func TestAdviceHelps(t *testing.T) {
 		}, args: "delete clusterset prod", advice: "clusterset unbind prod --namespace team-a", says: "Clusterset prod is deleted"},
 		"clusters of a set that is deleted": {hub: withSets, args: "delete clusterset prod",
 			advice: "clusterset set default --clusters cluster1", then: "get clustersets default", says: "Clusters: cluster1"},
-		"a cluster that is not accepted": {hub: func(t *testing.T) clitest.Hub {
-			t.Helper()
-			h := clitest.NewHub(t)
-			h.Put(t, clitest.ClustersPath+"/pending", clitest.Cluster("pending", nil))
-			h.PutRequest(t, fakehub.JoinRequest(t, "pending-x", "pending", "a1"))
-			return h
-		}, args: "create work web --clusters pending -f " + file, advice: "accept --clusters pending",
-			says: "create work web in cluster pending"},
+		"a resource without clusters": {hub: connected, args: "get pods", advice: "get pods --clusters CLUSTER,...",
+			pairs: []string{"CLUSTER,...", "cluster1"}, then: "get pods --clusters cluster1", says: "web-0"},
+		"clusters without a resource": {hub: connected, args: "get --clusters cluster1", advice: "get pods --clusters CLUSTER,...",
+			pairs: []string{"CLUSTER,...", "cluster1"}, then: "get pods --clusters cluster1", says: "web-0"},
+		"a cluster that is not accepted": {hub: withPending, args: "create work web --clusters pending -f " + file,
+			advice: "accept --clusters pending", says: "create work web in cluster pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,19 +79,29 @@ func withSets(t *testing.T) clitest.Hub {
 	return h
 }
 
+// withPending is a hub with the cluster pending, which has requested to join.
+func withPending(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := clitest.NewHub(t)
+	h.Put(t, clitest.ClustersPath+"/pending", clitest.Cluster("pending", nil))
+	h.PutRequest(t, fakehub.JoinRequest(t, "pending-x", "pending", "a1"))
+	return h
+}
+
 // CA-04: the same where the rest of what the command does is up to clusters, which do not answer here.
 func TestAdviceHelpsToReachClusters(t *testing.T) {
 	t.Parallel()
-	h := clitest.NewHubWithClusters(t)
-	h.PutCatalogue(t, "cluster-proxy", nil)
-	h.PutSet(t, "empty")
 	for args, test := range map[string]struct {
 		advice string
 		pairs  []string
 	}{
+		"proxy health":                {advice: "addon enable --names cluster-proxy --clusters idle"},
 		"kubeconfig idle":             {advice: "addon enable --names cluster-proxy --clusters idle"},
 		"get pods --clusterset empty": {"clusterset set empty --clusters CLUSTER,...", []string{"CLUSTER,...", "cluster1"}},
 	} {
+		h := clitest.NewHubWithClusters(t)
+		h.PutCatalogue(t, "cluster-proxy", nil)
+		h.PutSet(t, "empty")
 		h.Follow(t, h.Run(t, "", strings.Fields(args)...), test.advice, test.pairs...).Succeeds(t)
 		if after := h.Run(t, "", strings.Fields(args)...); strings.Contains(after.Out+after.ErrOut, "capstan "+test.advice) {
 			t.Errorf("the advice is given again: %s%s", after.Out, after.ErrOut)

@@ -69,5 +69,13 @@ func TestConfig(t *testing.T) {
 	h.Run(t, "", "config", "set-context", "--current", "--namespace", "m").Succeeds(t, `Context "other" modified.`)
 	h.Run(t, "", "config", "set-context").Fails(t, "--current")
 	h.Run(t, "", "config", "delete-context", "other").Succeeds(t, "deleted context other")
+	config.CurrentContext = ""
+	if err := clientcmd.WriteToFile(*config, h.File); err != nil {
+		t.Fatal(err)
+	}
+	unset := h.Run(t, "", "config", "current-context")
+	unset.Fails(t, "has no current context: choose one of hub, other")
+	h.Follow(t, unset, "config use-context", "use-context", "use-context hub").Succeeds(t)
+	h.Run(t, "", "config", "current-context").Succeeds(t, "hub\n")
 	h.Run(t, "", "options").Succeeds(t, "--kubeconfig", "--timeout")
 }

@@ -277,6 +277,8 @@ func TestAddOnDisable(t *testing.T) {
 	if !strings.Contains(got.ErrOut, "placements deploy add-on hello") {
 		t.Errorf("nothing says that it comes back: %s", got.ErrOut)
 	}
+	h.PutPlacement(t, "team-a", "everywhere", "cluster1")
+	h.Follow(t, got, "get placements").Succeeds(t, "everywhere", "cluster1")
 	h.Run(t, "", "addon", "disable", "--names", "hullo", "--clusters", "cluster1").Fails(t, `"hullo" not found`, "capstan get addon")
 	h.Run(t, "", "addon", "disable", "--names", "hello", "--clusters", "gone").Fails(t, `"gone" not found`)
 }

@@ -112,7 +112,10 @@ func TestGetTokenRestores(t *testing.T) {
 			t.Parallel()
 			h := clitest.NewHub(t)
 			putCredentials(t, h)
-			h.Run(t, "", "delete", "token").Succeeds(t)
+			deleted := h.Run(t, "", "delete", "token")
+			deleted.Succeeds(t)
+			none := h.Run(t, "", "delete", "token")
+			none.Succeeds(t, "There is no token to join "+h.URL+" with")
 			h.Put(t, secretsPath+"/bootstrap-token-abcdef", &corev1.Secret{ // the hub makes it by itself
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 				ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef", Labels: map[string]string{"app": "cluster-manager"}},
@@ -125,11 +128,11 @@ func TestGetTokenRestores(t *testing.T) {
 					fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no such account")(w, r)
 				}
 			})
-			h.Run(t, "", "get", "token", flag, "--dry-run").Succeeds(t, "would")
+			h.Follow(t, none, "get token", "token", "token "+flag+" --dry-run").Succeeds(t, "would")
 			if h.Has(accountPath) || h.Has(rolePath) {
 				t.Error("a dry run made something")
 			}
-			h.Run(t, "", "get", "token", flag).Succeeds(t, "token=")
+			h.Follow(t, deleted, "get token", "token", "token "+flag).Succeeds(t, "token=")
 			var role rbacv1.ClusterRole
 			h.Get(t, rolePath, &role)
 			if len(role.Rules) == 0 {

@@ -218,6 +218,15 @@ func TestAccessWithServicesOnly(t *testing.T) {
 	}
 }
 
+// CA-43: a question without clusters is answered with one, as the error advises.
+func TestAdviceToChooseClusters(t *testing.T) {
+	t.Parallel()
+	h := newHubWithRights(t)
+	refused := h.Run(t, "", "access", "list", "pods", "-n", "web")
+	refused.Fails(t)
+	h.Follow(t, refused, "access list pods --cluster CLUSTER", "CLUSTER", "cluster1 -n web").Succeeds(t, "yes")
+}
+
 // CA-43
 func TestAccessBadCommandLine(t *testing.T) {
 	t.Parallel()

@@ -241,8 +241,18 @@ func TestKubectl(t *testing.T) {
 	} {
 		h.Run(t, "", strings.Fields(command)...).Fails(t, says...)
 	}
+	h.Follow(t, h.Run(t, "", "kubectl", "get", "pods"), "get clusters").Succeeds(t, "cluster1")
 	h.Run(t, "", "kubectl", "--help").Succeeds(t, "Usage:", "--sa")
 	h.Run(t, "", "-c", "cluster1", "--dry-run", "kubectl", "get", "pods").Succeeds(t, "would run kubectl get pods\n")
+}
+
+// CA-43: without kubectl, the command that the error names reads the same.
+func TestAdviceWithoutKubectl(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	h := newHubWithPods(t)
+	refused := h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods")
+	refused.Fails(t, "kubectl is not in PATH")
+	h.Follow(t, refused, "get RESOURCE --clusters cluster1", "RESOURCE", "pods").Succeeds(t, "cluster1   a ")
 }
 
 // MS-07: clients run the credential plugin, and say for which cluster in the way of client-go.

@@ -50,6 +50,7 @@ func TestCreateSampleApp(t *testing.T) {
 		t.Errorf("%s, %v", written, err)
 	}
 	h.Run(t, "", "create", "sampleapp", "web").Succeeds(t, "web-appset") // once more
+	h.Follow(t, h.Run(t, "", "create", "sampleapp", "--help"), "create placement app-placement --namespace argocd").Succeeds(t)
 	h.Handle("PATCH "+sets+"/lost-appset", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "argocd" not found`))
 	h.Run(t, "", "create", "sampleapp", "lost").Fails(t, "the hub has no namespace argocd: install Argo CD there")
 	h.Run(t, "", "create", "sampleapp", "Web").Fails(t, `NAME: "Web"`)
