@@ -3,6 +3,7 @@ package install_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,17 +130,27 @@ func TestForceCannotReadHelmsRecord(t *testing.T) {
 	h, args := newClusterForAllKinds(t), joinCommand(t, newHubToJoin(t))
 	h.Run(t, "", args...).Succeeds(t)
 	markAsHelms(t, h, "ocm", "elsewhere", appliedBy(t, h, args...)...)
+	putRecords(t, h, "ocm", "elsewhere/secrets/sh.helm.release.v1.ocm.v1")
+	putRecords(t, h, "other", "elsewhere/secrets/sh.helm.release.v1.other.v1")
 	h.Handle("GET "+secrets, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "secrets is forbidden"))
 	forced := h.Run(t, "", append(slices.Clone(args), "--force")...)
 	forced.Succeeds(t, "capstan accept --clusters c1")
-	for _, says := range []string{"release ocm in namespace elsewhere", "secrets is forbidden",
-		"kubectl get secrets --namespace elsewhere --selector owner=helm,name=ocm\n"} {
+	for _, says := range []string{"release ocm in namespace elsewhere", "secrets is forbidden"} {
 		if !strings.Contains(forced.ErrOut, says) {
 			t.Errorf("%q is missing in:\n%s", says, forced.ErrOut)
 		}
 	}
 	if marks := marksOfHelm(t, h, clitest.OperatorsPath+"klusterlet"); len(marks) != 0 {
 		t.Errorf("the Deployment has %v", marks)
+	}
+	h.Handle("GET "+secrets, nil) // for somebody who may read them
+	advised := regexp.MustCompile(`kubectl get secrets --namespace (\S+) --selector (\S+)\n`).FindStringSubmatch(forced.ErrOut)
+	if advised == nil {
+		t.Fatalf("nothing says how the record is found:\n%s", forced.ErrOut)
+	}
+	records, of := &corev1.SecretList{}, h.Client(t).Client(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(advised[1])
+	if err := of.List(t.Context(), metav1.ListOptions{LabelSelector: advised[2]}, records); err != nil || len(records.Items) != 1 {
+		t.Errorf("%q finds %d Secrets: %v", advised[0], len(records.Items), err)
 	}
 }
 

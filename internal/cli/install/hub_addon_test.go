@@ -65,9 +65,9 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 		t.Errorf("written: %s, %v", content, err)
 	}
 	h.PutAddOn(t, "cluster1", "argocd")
-	h.Run(t, "", "uninstall", "hub-addon", "--names", "argocd-agent,argocd").Fails(t, "argocd is on cluster cluster1",
-		"capstan addon disable --names argocd --clusters cluster1")
-	h.Remove(t, clitest.AddOnsPath+"/argocd")
+	refused := h.Run(t, "", "uninstall", "hub-addon", "--names", "argocd-agent,argocd")
+	refused.Fails(t, "argocd is on cluster cluster1")
+	h.Follow(t, refused, "addon disable --names argocd --clusters cluster1").Succeeds(t)
 	h.Run(t, "", "uninstall", "hub-addon", "--names", "argocd", "--dry-run").Succeeds(t, "would uninstall argocd from namespace argocd")
 	h.Run(t, "", "uninstall", "hub-addon", "--names", "argocd").Succeeds(t, "Uninstalling built-in argocd add-on from the Hub cluster...")
 	content, err := os.ReadFile(log)

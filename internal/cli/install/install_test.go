@@ -1,6 +1,7 @@
 package install_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -729,9 +730,14 @@ func TestInitSingletonVersion(t *testing.T) {
 	}
 }
 
-// CA-14: the kubeconfig of a standalone hub ends up in a file.
+// CA-14: the kubeconfig of a standalone hub ends up in a file, with which the command works that is printed.
 func TestInitSingleton(t *testing.T) {
 	t.Chdir(t.TempDir())
+	hub := newHubWithTokens(t)
+	kubeconfig, err := os.ReadFile(hub.File)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := newClusterWithVolumes(t)
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -741,11 +747,13 @@ func TestInitSingleton(t *testing.T) {
 	h.Put(t, "/api/v1/namespaces/one/secrets/multicluster-controlplane-kubeconfig", &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane-kubeconfig", Namespace: "one"},
-		Data:       map[string][]byte{"kubeconfig": []byte("of the hub")},
+		Data:       map[string][]byte{"kubeconfig": kubeconfig},
 	})
-	h.Run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").Succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
+	installed := h.Run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait")
+	installed.Succeeds(t)
+	h.Follow(t, installed, "--kubeconfig one.kubeconfig get token").Succeeds(t, "capstan join --hub-token t --hub-apiserver "+hub.URL)
 	content, err := os.ReadFile("one.kubeconfig")
-	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
+	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || !bytes.Equal(content, kubeconfig) || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q: %v, %v", content, err, statErr)
 	}
 }

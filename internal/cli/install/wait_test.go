@@ -173,6 +173,9 @@ func TestJoinSaysWhatItCannotSee(t *testing.T) {
 			if registered != (test.says == "") || advised == registered || !strings.Contains(got.ErrOut, test.says) {
 				t.Errorf("it says\n%s", got.ErrOut)
 			}
+			if advised {
+				h.Follow(t, got, "get clusters c1").Succeeds(t, "c1")
+			}
 		})
 	}
 }
