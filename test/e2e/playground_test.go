@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -173,10 +174,27 @@ func (u user) identities(t *testing.T) map[string]string {
 	return found
 }
 
-// The whole path: up, up again, a crash, one more cluster, one that is denied, one that is deleted, another person's cluster, down.
+// advises runs a command, which has to fail and to advise others.
+func (u user) advises(t *testing.T, args string, commands ...string) {
+	t.Helper()
+	out, err := u.try(strings.Fields(args)...)
+	if err == nil {
+		t.Errorf("capstan %s is no failure: %s", args, out)
+		return
+	}
+	for _, command := range commands {
+		if !strings.Contains(err.Error(), `"`+command+`"`) {
+			t.Errorf("capstan %s does not advise %s: %v", args, command, err)
+		}
+	}
+}
+
+// The whole path: up, up again, a crash, one more cluster, one that is denied, one that is deleted, another person's cluster, down. What is
+// wrong in between is put right as the errors advise (CA-04).
 func TestPlayground(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
+	u.advises(t, "status", "capstan up")
 	out := u.run(t, "up")
 	for _, row := range [][]string{
 		{"cluster1", "True", "True", "True"}, {"cluster2", "True", "True", "True"},
@@ -202,6 +220,18 @@ func TestPlayground(t *testing.T) {
 			}
 		}
 	})
+	t.Run("with a kubeconfig that is out of date", func(t *testing.T) { bringKubeconfigUpToDate(t, u, before) })
+	t.Run("after a crash of one process", func(t *testing.T) {
+		processes := u.status(t).Processes
+		agent := processes[len(processes)-1].PID
+		if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitKilled(t, agent)
+		u.advises(t, "status", "capstan up")
+		u.run(t, "up")
+		u.run(t, "status")
+	})
 	t.Run("after a crash", func(t *testing.T) {
 		for _, process := range u.status(t).Processes {
 			if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
@@ -209,6 +239,8 @@ func TestPlayground(t *testing.T) {
 			}
 			awaitKilled(t, process.PID)
 		}
+		u.advises(t, "get clusters", "capstan status", "capstan up")
+		u.advises(t, "status", "capstan up")
 		if again := u.run(t, "up"); again != out {
 			t.Errorf("it printed\n%s\ninstead of\n%s", again, out)
 		}
@@ -222,9 +254,7 @@ func TestPlayground(t *testing.T) {
 				t.Errorf("%s is left, as process %d", process.Name, process.PID)
 			}
 		}
-		if _, err := u.try("status"); err == nil {
-			t.Error("the status of a stopped playground is no failure")
-		}
+		u.advises(t, "status", "capstan up")
 		u.run(t, "up", "--clusters", "3")
 		after := u.identities(t)
 		same(t, before, after)
@@ -240,6 +270,36 @@ func TestPlayground(t *testing.T) {
 	t.Run("a denied cluster", func(t *testing.T) { denyAndAccept(t, u) })
 	t.Run("a deleted cluster", func(t *testing.T) { deleteAndBringBack(t, u) })
 	t.Run("another's cluster", func(t *testing.T) { joinAnother(t, u) })
+}
+
+// bringKubeconfigUpToDate has "up" write the kubeconfig anew, as commands advise that fail with it.
+func bringKubeconfigUpToDate(t *testing.T, u user, before map[string]string) {
+	t.Helper()
+	for what, spoil := range map[string]func(config *clientcmdapi.Config){
+		"credentials that are worthless": func(config *clientcmdapi.Config) {
+			for name := range config.AuthInfos {
+				config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "worthless"}
+			}
+		},
+		"the authority of another server": func(config *clientcmdapi.Config) {
+			config.Clusters["hub"].CertificateAuthorityData = config.Clusters["cluster1"].CertificateAuthorityData
+		},
+	} {
+		config, err := clientcmd.LoadFromFile(u.home.Kubeconfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(config)
+		if err := clientcmd.WriteToFile(*config, u.home.Kubeconfig()); err != nil {
+			t.Fatal(err)
+		}
+		u.advises(t, "get clusters", "capstan up")
+		u.run(t, "up")
+		same(t, before, u.identities(t))
+		if t.Failed() {
+			t.Fatalf("with %s", what)
+		}
+	}
 }
 
 // denyAndAccept has "up" leave a cluster that was denied as it is, until it is accepted.
