@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -37,6 +38,17 @@ func TestAccess(t *testing.T) {
 		"A ClusterPermission in namespace access", "list", "secrets", "--as", p.Alice)
 	refused(`the hub does not let user "stranger" get managedclusters/proxy`, "kubectl create clusterrole enter-access-stranger --verb=get",
 		"list", "configmaps", "--as", "stranger")
+	stranger := ask("list", "configmaps", "--as", "stranger")
+	for _, command := range []string{"create clusterrole enter-access-stranger", "create clusterrolebinding enter-access-stranger"} {
+		framework.FollowAdvice(t, framework.Hub.Client(t), stranger.ErrOut, command)
+	}
+	env.Eventually(t, func(context.Context) error {
+		after := ask("list", "configmaps", "--as", "stranger")
+		if !strings.Contains(after.Out, `no role on the cluster lets user "cluster:hub:stranger"`) {
+			return fmt.Errorf("the hub does not let in who has the rights that it names: %s%s", after.Out, after.ErrOut)
+		}
+		return nil
+	})
 	ask("--as", p.Alice).Succeeds(t, "get,create,update,patch,delete   True", "* configmaps")
 
 	rules := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name, Name: fleet.ConfigMapHubAccess},

@@ -48,7 +48,7 @@ func TestExecutor(t *testing.T) {
 	}
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"executor","name":%q}}`
 	w := framework.Work(name, name, framework.ConfigMap(ns, "a", "1"), fmt.Sprintf(secret, "allowed"), fmt.Sprintf(secret, "other"), role("same", "configmaps"),
-		role("more", "pods"))
+		role("more", "pods"), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"executor-granted"}}`)
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns,
 			Name: "deployer"},
@@ -57,6 +57,7 @@ func TestExecutor(t *testing.T) {
 	for ordinal, words := range []string{
 		`lacks the verbs [update patch delete] on resource "configmaps" in API group "" in namespace "executor"`, "",
 		`lacks the verbs [get create update patch delete] on resource "secrets"`, "", "would give away rights that it does not have",
+		`lacks the verbs [get create update patch delete] on resource "namespaces" in API group "" in the whole cluster`,
 	} {
 		status := metav1.ConditionFalse
 		if words == "" {
@@ -72,8 +73,16 @@ func TestExecutor(t *testing.T) {
 	} {
 		awaitManifest(t, h, w, ordinal, metav1.ConditionFalse, "kubectl -n executor "+command)
 	}
-	grant(t, m, ns, "deployer", "granted", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: apply},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
+	for ordinal, commands := range map[int][]string{
+		0: {"create role work-deployer-configmaps-", "create rolebinding work-deployer-configmaps-"},
+		5: {"create clusterrole work-executor-deployer-namespaces-", "create clusterrolebinding work-executor-deployer-namespaces-"},
+	} {
+		message := awaitManifest(t, h, w, ordinal, metav1.ConditionFalse, "grant them on the managed cluster").Message
+		for _, command := range commands {
+			framework.FollowAdvice(t, m, message, command)
+		}
+	}
+	grant(t, m, ns, "deployer", "granted", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
 	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
 		s.Workload.Manifests = append(s.Workload.Manifests[:2:2], s.Workload.Manifests[3:]...)
 	})
