@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -114,6 +116,82 @@ func TestAdviceAfterHelm(t *testing.T) {
 	if again := server.Capstan(t, "", "init"); again.Code != 0 || strings.Contains(again.ErrOut, "Helm still has") {
 		t.Errorf("the next run ends with %d and says %s", again.Code, again.ErrOut)
 	}
+}
+
+// RG-01, CA-04, CA-18: an agent that is not accepted yet, or no more, says by which command it is, and so does the hub when it
+// refuses a work of a denied cluster. Each has the agent work again.
+func TestAdviceToAccept(t *testing.T) {
+	t.Parallel()
+	const name = "cli-accepted"
+	agent := env.NewAgent(t, framework.Hub, framework.Managed, name, "")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitRequests(t, name, 1)
+	framework.AwaitLog(t, agent.Process, "Registering; an administrator of the hub has to accept the cluster", 1)
+	runAdvised(t, agent.Log(), "accept --clusters ").Succeeds(t)
+	env.AwaitAvailable(t, framework.Hub.Client(t), name)
+
+	create := func(work string) env.Result {
+		t.Helper()
+		return framework.Hub.Capstan(t, framework.ConfigMap(metav1.NamespaceDefault, name, "1"),
+			"create", "work", work, "--clusters", name, "-f", "-")
+	}
+	framework.Hub.Capstan(t, "", "deny", "--clusters", name).Succeeds(t)
+	var refused env.Result
+	tried := 0
+	env.Eventually(t, func(context.Context) error {
+		tried++
+		if refused = create(fmt.Sprintf("tried-%d", tried)); refused.Code == 0 {
+			return errors.New("the hub has not seen the denial yet")
+		}
+		return nil
+	})
+	runAdvised(t, refused.ErrOut, "get clusters").Succeeds(t, name)
+	runAdvised(t, refused.ErrOut, "accept --clusters ").Succeeds(t)
+	create("web").Succeeds(t, "create work web in cluster "+name)
+
+	framework.Hub.Capstan(t, "", "deny", "--clusters", name).Succeeds(t)
+	connected := strings.Count(agent.Log(), "Connected to the hub")
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const waits = "Waiting for the hub; if the cluster is not accepted there, accept it"
+	framework.AwaitLog(t, agent.Process, waits, 1)
+	_, after, _ := strings.Cut(agent.Log(), waits)
+	runAdvised(t, after, "accept --clusters ").Succeeds(t)
+	framework.AwaitLog(t, agent.Process, "Connected to the hub", connected+1)
+}
+
+// CA-04: the hub says how a cluster is connected that is not, and it is then.
+func TestAdviceToConnect(t *testing.T) {
+	t.Parallel()
+	const name = "cli-unconnected"
+	env.Join(t, framework.Hub, framework.Managed, name, "--namespace", framework.Namespace(t, framework.Managed.Client(t), name))
+	read := []string{"get", "configmaps", "-n", name, "--clusters", name}
+	refused := framework.Hub.Capstan(t, "", read...)
+	refused.Ends(t, 1, "does not have the add-on cluster-proxy")
+	runAdvised(t, refused.ErrOut, "proxy health").Succeeds(t, name)
+	runAdvised(t, refused.ErrOut, "addon enable --names ").Succeeds(t)
+	env.Eventually(t, func(context.Context) error {
+		if after := framework.Hub.Capstan(t, "", read...); strings.Contains(after.ErrOut, "not connected") {
+			return errors.New(after.ErrOut)
+		}
+		return nil
+	})
+}
+
+// runAdvised runs on the shared hub the command of capstan that a text advises and that begins with some words.
+func runAdvised(t *testing.T, text, command string) env.Result {
+	t.Helper()
+	found := regexp.MustCompile(`capstan (` + command + `[a-z0-9 -]*)`).FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("capstan %s is not advised in: %s", command, text)
+	}
+	return framework.Hub.Capstan(t, "", strings.Fields(found[1])...)
 }
 
 // workOfAgent is a work that an agent has to finish.
