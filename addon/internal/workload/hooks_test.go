@@ -2,9 +2,11 @@ package workload
 
 import (
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -358,7 +360,12 @@ func TestUnrenderedHooks(t *testing.T) {
 	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
 	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "no such chart",
 		"capstan.io/pre-delete-timeout=0s")
-	set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "0s")
+	message := meta.FindStatusCondition(h.Installation.AddOn.Status.Conditions, "HookManifestCompleted").Message
+	advised := regexp.MustCompile(`kubectl annotate --overwrite managedclusteraddon -n cluster1 hello (\S+)=(\w+)`).FindStringSubmatch(message)
+	if advised == nil {
+		t.Fatalf("the condition does not say how the add-on goes all the same: %s", message)
+	}
+	set(&h.Installation.AddOn.Annotations, advised[1], advised[2])
 	h.reconcile()
 	h.expectFinalizers()
 }

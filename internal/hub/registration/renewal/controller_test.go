@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,24 @@ func TestRenewal(t *testing.T) {
 			}
 			if (event == "") != (test.event == "") || !strings.HasPrefix(event, test.event) {
 				t.Errorf("event %q, want %q", event, test.event)
+			}
+			accepts := regexp.MustCompile(`capstan accept --clusters ([a-z0-9-]+)`).FindStringSubmatch(event)
+			if accepts == nil || test.cluster == nil || !test.mayRenew {
+				return
+			}
+			advised := &clusterv1.ManagedCluster{}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: accepts[1]}, advised); err != nil {
+				t.Fatal(err)
+			}
+			advised.Spec.HubAcceptsClient = true
+			if err := c.Update(t.Context(), advised); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || !signingrequest.Decided(csr) {
+				t.Errorf("after the advice: decided %v, error %v", csr.Status.Conditions, err)
 			}
 		})
 	}

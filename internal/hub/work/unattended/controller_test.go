@@ -1,10 +1,12 @@
 package unattended
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,9 +104,30 @@ func TestDeleting(t *testing.T) {
 			if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason != "WorkDeleting" ||
 				!strings.Contains(condition.Message, test.says) ||
 				!strings.Contains(condition.Message, "capstan delete work web --clusters c1 --force") {
-				t.Errorf("it says %+v, want %q", condition, test.says)
+				t.Fatalf("it says %+v, want %q", condition, test.says)
+			}
+			deleteByForce(t, c, condition.Message)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(test.work), got); !apierrors.IsNotFound(err) {
+				t.Errorf("after the advice: %v, finalizers %v", err, got.Finalizers)
 			}
 		})
+	}
+}
+
+// deleteByForce does what a message advises to do by the command line, which takes the finalizers off.
+func deleteByForce(t *testing.T, c client.Client, message string) {
+	t.Helper()
+	advised := regexp.MustCompile(`capstan delete work (\S+) --clusters (\S+) --force`).FindStringSubmatch(message)
+	if advised == nil {
+		t.Fatalf("it advises no command: %s", message)
+	}
+	found := &workv1.ManifestWork{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: advised[2], Name: advised[1]}, found); err != nil {
+		t.Fatal(err)
+	}
+	found.Finalizers = nil
+	if err := c.Update(t.Context(), found); err != nil {
+		t.Fatal(err)
 	}
 }
 
