@@ -41,20 +41,26 @@ var notAdvice = map[string]bool{
 	"join --hub-token-file": true, // a flag
 	"join --proxy-ca-file":  true,
 	"apply -f":              true, // with files that are not named
+	"come after":            true, // of flags of kubectl
+	"Approve":               true, // reasons of conditions
+	"Deny":                  true,
 }
+
+// rootsOfTexts are the folders with the code that users get.
+var rootsOfTexts = []string{"..", "../../addon", "../../cmd"}
 
 // CA-04: every command of capstan or kubectl that a message, a condition or a help text names is one that there is, with the flags that it
 // has.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	found := map[string]int{}
-	for _, root := range []string{"..", "../../addon", "../../cmd"} {
+	for _, root := range rootsOfTexts {
 		for _, text := range textsBelow(t, root) {
 			for program := range programs {
 				for _, command := range commandsIn(program, text.content) {
 					found[program]++
 					if err := parse(program, command); err != nil && !notAdvice[command] {
-						t.Errorf("%s: %s %s: %v", text.at, program, command, err)
+						t.Errorf("%s:%d: %s %s: %v", text.file, text.line, program, command, err)
 					}
 				}
 			}
@@ -75,6 +81,9 @@ func TestCommandsIn(t *testing.T) {
 		"  kubectl get cm -o yaml | capstan create work x -f -":   "create work x -f -",
 		"To let it in, run: capstan accept --clusters %s":         "accept --clusters 1",
 		"use the capstan of that version":                         "",
+		"delete it with capstan delete work %s, then go on":       "delete work 1",
+		"it is installed (capstan init --wait)":                   "init --wait",
+		"capstan get token":                                       "get token",
 	} {
 		if got := strings.Join(commandsIn("capstan", text), "|"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -103,41 +112,92 @@ func TestCommandsIn(t *testing.T) {
 }
 
 // text is a string of the code, with 1 for each part that is not constant.
-type text struct{ at, content string }
+type text struct {
+	file    string // from the root of the repository
+	line    int
+	content string
+	example bool // of the help of a command
+}
 
 func textsBelow(t *testing.T, root string) (texts []text) {
 	t.Helper()
-	files := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		switch {
+		case err != nil:
 			return err
+		case entry.IsDir() && (entry.Name() == "clitest" || entry.Name() == "fakehub"): // parts of tests
+			return filepath.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
 		}
+		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			switch node := node.(type) {
-			case *ast.ImportSpec:
-				return false
-			case *ast.BinaryExpr:
-				if node.Op == token.ADD {
-					texts = append(texts, text{files.Position(node.Pos()).String(), contentOf(node)})
-					return false
-				}
-			case *ast.BasicLit:
-				if node.Kind == token.STRING {
-					texts = append(texts, text{files.Position(node.Pos()).String(), contentOf(node)})
-				}
-			}
-			return true
-		})
+		for _, found := range textsIn(file, false) {
+			texts = append(texts, text{filepath.ToSlash(filepath.Join("internal/cli", path)), files.Position(found.at.Pos()).Line,
+				contentOf(found.at), found.example})
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return texts
+}
+
+// expression is one that makes a text.
+type expression struct {
+	at      ast.Expr
+	example bool
+}
+
+// textsIn are the strings, and the sums of strings, in a part of a file. example says that it is the example of a command.
+func textsIn(root ast.Node, example bool) (found []expression) {
+	ast.Inspect(root, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.KeyValueExpr:
+			if key, ok := node.Key.(*ast.Ident); ok && key.Name == "Example" {
+				found = append(found, textsIn(node.Value, true)...)
+				return false
+			}
+		case *ast.AssignStmt:
+			if field, ok := node.Lhs[0].(*ast.SelectorExpr); ok && field.Sel.Name == "Example" {
+				found = append(found, textsIn(node.Rhs[0], true)...)
+				return false
+			}
+		case *ast.BinaryExpr:
+			if node.Op == token.ADD {
+				found = append(found, expression{node, example})
+				for _, operand := range operandsOf(node) { // the arguments of calls in it are texts of their own
+					found = append(found, textsIn(operand, example)...)
+				}
+				return false
+			}
+		case *ast.BasicLit:
+			if node.Kind == token.STRING {
+				found = append(found, expression{node, example})
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// operandsOf are the parts of a sum that are no literals.
+func operandsOf(sum ast.Expr) []ast.Expr {
+	switch sum := sum.(type) {
+	case *ast.BinaryExpr:
+		return append(operandsOf(sum.X), operandsOf(sum.Y)...)
+	case *ast.ParenExpr:
+		return operandsOf(sum.X)
+	case *ast.BasicLit:
+		return nil
+	}
+	return []ast.Expr{sum}
 }
 
 func contentOf(expression ast.Expr) string {
@@ -154,10 +214,14 @@ func contentOf(expression ast.Expr) string {
 	return "1"
 }
 
-// The forms in which a text names a command: in quotes, after a colon, and on an indented line.
+// The forms in which a text names a command: in quotes, after a colon or semicolon, in brackets, in a sentence, as all of the text, and on
+// an indented line.
 const (
 	quotedCommand   = `["«]%s ([^"»\n]+)`
-	namedCommand    = `: %s ([^"»\n;,]+)`
+	namedCommand    = `[:;] %s ([^"»\n;,]+)`
+	bracketCommand  = `\(%s ([^)\n]+)\)`
+	sentenceCommand = `\b(?:with|by|as|of) %s ([^"»\n;,)]+)`
+	wholeCommand    = `^%s ([^"»\n;,]+)`
 	indentedCommand = `(?m)^[ \t]+(?:[^\n]*\| )?%s ([^\n]+)$`
 )
 
@@ -175,7 +239,7 @@ func commandsIn(program, content string) (commands []string) {
 	for _, match := range matches(indentedCommand) {
 		commands = append(commands, tidy(quotedArgument.ReplaceAllString(shellSyntax.ReplaceAllString(match[1], ""), "1")))
 	}
-	for _, form := range []string{quotedCommand, namedCommand} {
+	for _, form := range []string{quotedCommand, namedCommand, bracketCommand, sentenceCommand, wholeCommand} {
 		for _, match := range matches(form) {
 			commands = append(commands, tidy(shellSyntax.ReplaceAllString(match[1], "")))
 		}
