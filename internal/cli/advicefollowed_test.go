@@ -18,8 +18,8 @@ import (
 //   - "no test: " and the reason why no test can run it
 const followedFile = "testdata/advice-followed.txt"
 
-// CA-04: every command that a message, a condition, an event or a help text advises is run by a test, or it is written down why not. Examples
-// in the help of commands are no advice: TestAdvice parses them.
+// CA-04: every command that a message, a condition, an event or a help text advises is run by a test, or it is written down why not.
+// Examples in the help of commands are no advice: TestAdvice parses them.
 func TestAdviceIsFollowed(t *testing.T) {
 	t.Parallel()
 	advised := map[string]int{}

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 const rootCAPath = "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt"
@@ -215,6 +218,51 @@ func TestAdviceToSeeWorks(t *testing.T) {
 	late.Fails(t, "the agent goes on")
 	h.Follow(t, late, "get works --cluster far").Succeeds(t, "web")
 	h.Run(t, "", "delete", "work", "web", "--clusters", "far").Succeeds(t)
+	j.cluster.Remove(t, appliedPath+"/web")
+	clitest.Run(t.Context(), "", unjoin...).Succeeds(t)
+	j.isThere(t, false)
+}
+
+// CA-19: an agent that does not run is started again as the error advises, and goes when it has taken off what it applied. It is "up" that
+// is advised where there is a playground: here, that says what it would start. Elsewhere, nothing advises it.
+func TestAdviceToStartTheAgent(t *testing.T) {
+	programs := t.TempDir()
+	for _, name := range []string{"capstan-hub", "capstan-sandbox", "capstan-agent"} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	j, unjoin := newJoined(t), []string{"unjoin", "--local", "--cluster-name", "far"}
+	t.Cleanup(func() { clitest.Run(context.Background(), "", "down") }) // the agent that it starts, if the test fails
+	j.putApplied(t, "web", "a1")
+	stopped := clitest.Run(t.Context(), "", "down")
+	stopped.Succeeds(t, "\"capstan join --local\"")
+	status, refused := clitest.Run(t.Context(), "", "status"), clitest.Run(t.Context(), "", unjoin...)
+	status.Fails(t, "not running: ", "far-agent", "\"capstan join --local\"")
+	refused.Fails(t, "The agent does not run. Start it again with the \"capstan join --local\" of before")
+	if said := stopped.Out + status.ErrOut + refused.ErrOut; strings.Contains(said, "capstan up") {
+		t.Errorf("a command would make a playground that is advised in:\n%s", said)
+	}
+
+	state, err := j.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := state
+	with.Hub = &playground.HubState{Port: 1}
+	if err := j.Save(with); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Run(t.Context(), "", unjoin...).Fails(t, "The agent does not run. Start it again with \"capstan up\"")
+	clitest.Run(t.Context(), "", "up", "--dry-run").Succeeds(t, "would start far-agent")
+
+	if err := j.Save(state); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Run(t.Context(), "", joinCommand(t, newHubToJoin(t), "--cluster-name", "far", "--local", "--detach",
+		"--managed-cluster-kubeconfig", j.cluster.File)...).Succeeds(t, "capstan accept --clusters far")
+	clitest.Run(t.Context(), "", unjoin...).Fails(t, "work web", "kubectl delete managedcluster far") // with an agent that runs
 	j.cluster.Remove(t, appliedPath+"/web")
 	clitest.Run(t.Context(), "", unjoin...).Succeeds(t)
 	j.isThere(t, false)

@@ -42,9 +42,9 @@ that up, and where the hub does not show it, as of an agent that registers by AW
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig
   --local           the agent is a process of this machine, for the cluster of --managed-cluster-kubeconfig, until you stop it.
-                    With --detach it runs in the background: "capstan status" shows it, "capstan down" and "capstan up" stop and
-                    start it, and it takes up what has changed of the hub when the command is run again. "capstan unjoin --local"
-                    removes it
+                    With --detach it runs in the background: "capstan status" shows it, "capstan down" stops it. The same command
+                    starts it again, or has it take up what has changed of the hub; "capstan up" starts it with the playground of
+                    this machine, if there is one. "capstan unjoin --local" removes it
 
 The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; your
 kubeconfig, if it has a cluster with the address or the certificate authority of the hub; the signature of a bootstrap token on what

@@ -76,8 +76,7 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 	}
 	if meanwhile, err := l.applied(ctx); !l.force && (err != nil || len(meanwhile) > 0) {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
-			"Start it again with the \"capstan join --local\" of before, or with \"capstan up\", which also starts the playground of this home, "+
-			"and run this command again", l.cluster))
+			"%s, and run this command again", l.cluster, l.howToStart()))
 	}
 	if err := l.agent.Remove(); err != nil {
 		return err
@@ -105,14 +104,23 @@ func (l *localUnjoin) ensureNoWorks(ctx context.Context) (remaining []workv1.App
 	case err != nil:
 		return nil, err
 	case !running:
-		return nil, fmt.Errorf("%w\nThe agent does not run. Start it with the \"capstan join --local\" of before, or with \"capstan up\", which "+
-			"also starts the playground of this home, delete the works on the hub, then run this command again", l.worksRemainError(applied))
+		return nil, fmt.Errorf("%w\nThe agent does not run. %s, delete the works on the hub, then run this command again", l.worksRemainError(applied),
+			l.howToStart())
 	case !l.wait || l.DryRun:
 		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs "+
 			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s",
 			l.worksRemainError(applied), l.cluster)
 	}
 	return nil, l.awaitNoWorks(ctx, applied)
+}
+
+// howToStart says how the agent is started again. "up" does so as well, but not for one that a person runs in a terminal, and it would make
+// a playground where there is none.
+func (l *localUnjoin) howToStart() string {
+	if !l.member.Foreground && l.Home.HasPlayground() {
+		return "Start it again with \"capstan up\""
+	}
+	return "Start it again with the \"capstan join --local\" of before (with a new token, if that has expired)"
 }
 
 // worksRemainError lists what keeps the agent from being removed.

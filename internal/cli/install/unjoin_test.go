@@ -115,7 +115,7 @@ func TestUnjoinRefuses(t *testing.T) {
 	if _, err := j.agent.Stop(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait").Fails(t, "work web", "The agent does not run", "capstan up")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait").Fails(t, "work web", "The agent does not run", "capstan join --local")
 }
 
 // CA-19, O18: --wait goes on when the works are gone, --force does not wait.

@@ -65,8 +65,11 @@ func (c *downCommand) down(ctx context.Context) error {
 		c.Say("The playground in %s is gone.", c.Home.Dir)
 	case stopped == 0:
 		c.Say("Nothing runs in %s.", c.Home.Dir)
-	default:
+	case c.Home.HasPlayground():
 		c.Say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.Home.Dir)
+	default: // "up" would make a playground, too
+		c.Say("Stopped. The data is kept in %s: the \"capstan join --local\" of before starts an agent again, \"capstan down --purge\" removes it.",
+			c.Home.Dir)
 	}
 	return nil
 }

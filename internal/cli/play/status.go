@@ -79,6 +79,8 @@ func checkRunning(status playground.Status) error {
 	switch down := status.Down(); {
 	case !status.Exists():
 		return fmt.Errorf("there is no playground in %s: \"capstan up\" makes one", status.Home)
+	case len(down) > 0 && status.AgentsOnly(): // "up" would make a playground, too
+		return fmt.Errorf("not running: %s: the \"capstan join --local\" of before starts an agent again", strings.Join(down, ", "))
 	case len(down) == len(status.Processes):
 		return fmt.Errorf("nothing runs: \"capstan up\" starts it")
 	case len(down) > 0:

@@ -153,6 +153,13 @@ func (h Home) Joined(cluster string) (Member, error) {
 		strings.Join(names, ", "))
 }
 
+// HasPlayground reports whether "up" has made a playground in the home. Where there are only agents that joined other hubs, it would make
+// one besides starting them.
+func (h Home) HasPlayground() bool {
+	state, err := h.Load()
+	return err == nil && state.Hub != nil
+}
+
 // JoinedNames are the names of the clusters that "join" was for.
 func (h Home) JoinedNames() ([]string, error) {
 	state, err := h.Load()

@@ -63,6 +63,9 @@ type WorkStatus struct {
 // Exists reports whether anything was ever started in this home.
 func (s Status) Exists() bool { return len(s.Processes) > 0 }
 
+// AgentsOnly reports whether there is no playground, but agents that joined other hubs.
+func (s Status) AgentsOnly() bool { return s.Exists() && len(s.Contexts) == 0 }
+
 // Down are the names of the processes that should run and do not.
 func (s Status) Down() []string {
 	var names []string

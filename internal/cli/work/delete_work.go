@@ -108,12 +108,15 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 	return nil, missing
 }
 
-// replicaSetOf are the namespace and the name of the ManifestWorkReplicaSet that has made a work. A label has no room for a long name, which
-// is NAME then.
+// replicaSetOf are the namespace and the name of the ManifestWorkReplicaSet that has made a work, or NAMESPACE and NAME for what the label
+// has no room for.
 func replicaSetOf(work *workv1.ManifestWork) (namespace, name string) {
 	key := work.Labels[fleet.LabelManifestWorkReplicaSet]
-	namespace, name, _ = strings.Cut(key, ".")
-	if len(key) >= validation.LabelValueMaxLength {
+	namespace, name, whole := strings.Cut(key, ".")
+	if !whole {
+		namespace = "NAMESPACE"
+	}
+	if !whole || len(key) >= validation.LabelValueMaxLength {
 		name = "NAME"
 	}
 	return namespace, name

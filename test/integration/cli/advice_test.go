@@ -130,7 +130,8 @@ func TestAdviceToAccept(t *testing.T) {
 	framework.AwaitRequests(t, name, 1)
 	framework.AwaitLog(t, agent.Process, "Registering; an administrator of the hub has to accept the cluster", 1)
 	runAdvised(t, agent.Log(), "accept --clusters ").Succeeds(t)
-	env.AwaitAvailable(t, framework.Hub.Client(t), name)
+	h := framework.Hub.Client(t)
+	env.AwaitAvailable(t, h, name)
 
 	create := func(work string) env.Result {
 		t.Helper()
@@ -150,8 +151,10 @@ func TestAdviceToAccept(t *testing.T) {
 	runAdvised(t, refused.ErrOut, "get clusters").Succeeds(t, name)
 	runAdvised(t, refused.ErrOut, "accept --clusters ").Succeeds(t)
 	create("web").Succeeds(t, "create work web in cluster "+name)
+	framework.AwaitHubAccepted(t, h, name, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
 
 	framework.Hub.Capstan(t, "", "deny", "--clusters", name).Succeeds(t)
+	framework.AwaitHubAccepted(t, h, name, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied) // it has taken the rights away
 	connected := strings.Count(agent.Log(), "Connected to the hub")
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
