@@ -37,6 +37,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
+	"github.com/capstan-io/capstan/internal/agent/relist"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -166,6 +167,7 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 		Cache: cache.Options{
 			// Options of its own for a kind, such as Node, would be an error where the cluster does not have it.
 			DefaultTransform: stripUnread,
+			NewInformer:      relist.NewInformer,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Namespace{}: {Label: labels.NewSelector().Add(*managedNamespace)},
 			},

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/relist"
 )
 
 // WorksByName has the cache of works go on with the works that it knows when the agent may not list any: it reads each by its name. That is
@@ -26,7 +27,7 @@ func WorksByName(hub client.Reader) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.NewInformer = func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration,
 			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			ofHub := answering{toolscache.ToListerWatcherWithContext(lw)}
+			ofHub := toolscache.ToListerWatcherWithContext(relist.AfterOutage(lw))
 			if _, works := kind.(*workv1.ManifestWork); !works {
 				return toolscache.NewSharedIndexInformer(listFirst(ofHub.ListWithContext, ofHub.WatchWithContext), kind, resync, indexers)
 			}

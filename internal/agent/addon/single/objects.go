@@ -13,6 +13,8 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capstan-io/capstan/internal/agent/relist"
 )
 
 // Objects are watched objects of one resource. They are a Source of the controller that they are for.
@@ -98,8 +100,8 @@ func (o *Objects[T]) startWatch(owner, name types.NamespacedName) *watch {
 	ctx, end := context.WithCancel(o.ctx)
 	changed := func() { o.queue.Add(reconcile.Request{NamespacedName: owner}) }
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(o.getter, o.resource, name.Namespace,
-			fields.OneTermEqualSelector("metadata.name", name.Name)),
+		ListerWatcher: relist.AfterOutage(cache.NewListWatchFromClient(o.getter, o.resource, name.Namespace,
+			fields.OneTermEqualSelector("metadata.name", name.Name))),
 		ObjectType: o.example,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },

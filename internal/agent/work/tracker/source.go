@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // maxRefusals is how often in a row the API server may refuse a kind until what is known of it is taken for out of date. One that
@@ -22,8 +24,11 @@ type source struct {
 	failed bool
 }
 
+// list waits until an API server that is away answers, and so does watch: the pauses of a reflector grow to a minute.
 func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	list, err := s.client.List(ctx, o)
+	list, err := retry.UntilAnswered(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return s.client.List(ctx, o)
+	})
 	if err != nil {
 		s.kind.countRefusal(err)
 		return nil, err
@@ -33,8 +38,12 @@ func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 }
 
 func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := s.tryWatch(ctx, o)
-	if s.failed = err != nil; s.failed {
+	w, err := retry.UntilAnswered(ctx, func(ctx context.Context) (watch.Interface, error) {
+		w, err := s.tryWatch(ctx, o)
+		s.failed = err != nil
+		return w, err
+	})
+	if err != nil {
 		if o.SendInitialEvents == nil { // of an attempt to have a watch instead of a list, the list that follows decides
 			s.kind.countRefusal(err)
 		}

@@ -2,7 +2,6 @@ package hubclient
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/url"
 	"sync/atomic"
@@ -79,29 +78,5 @@ func TestCacheAfterOutage(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// What a hub refuses is not asked again, and what it could not answer is.
-func TestUnanswered(t *testing.T) {
-	t.Parallel()
-	works := workv1.GroupVersion.WithResource("manifestworks").GroupResource()
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"an answer":               {nil, false},
-		"refused connection":      {refused, true},
-		"starting":                {apierrors.NewServiceUnavailable("starting"), true},
-		"too many requests":       {apierrors.NewTooManyRequests("later", 1), false},
-		"storage without leader":  {apierrors.NewInternalError(errors.New("etcdserver: no leader")), true},
-		"denied":                  {apierrors.NewForbidden(works, "", nil), false},
-		"unknown to the hub":      {apierrors.NewUnauthorized("who?"), false},
-		"too old":                 {apierrors.NewResourceExpired("old"), false},
-		"what no one understands": {errors.New("no kind is registered"), false},
-	} {
-		if got := unanswered(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
 	}
 }
