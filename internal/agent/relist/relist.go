@@ -38,15 +38,16 @@ func (a answering) ListWithContext(ctx context.Context, options metav1.ListOptio
 	})
 }
 
-// WatchWithContext implements cache.WatcherWithContext. A watch that takes the place of a list waits as that does.
+// WatchWithContext implements cache.WatcherWithContext. A watch that takes the place of a list waits as that does, unless the API server
+// fails to answer it: then the cache lists.
 func (a answering) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if options.SendInitialEvents != nil {
-		return retry.UntilAnswered(ctx, func(ctx context.Context) (watch.Interface, error) {
+		return retry.UntilReached(ctx, func(ctx context.Context) (watch.Interface, error) {
 			return a.ListerWatcherWithContext.WatchWithContext(ctx, options)
 		})
 	}
 	watching, err := a.ListerWatcherWithContext.WatchWithContext(ctx, options)
-	if retry.IsUnanswered(err) {
+	if retry.IsUnreached(err) { // after any other failure, a cache lists as well
 		return nil, apierrors.NewResourceExpired("the API server was away: " + err.Error())
 	}
 	return watching, err

@@ -2,6 +2,7 @@ package relist
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -26,7 +28,9 @@ func TestMain(m *testing.M) {
 type apiServer struct {
 	away     atomic.Bool
 	requests atomic.Int32
-	watches  chan *watch.FakeWatcher
+	// listsOnly has it fail when a watch is to take the place of a list.
+	listsOnly bool
+	watches   chan *watch.FakeWatcher
 }
 
 func (s *apiServer) answer() error {
@@ -46,6 +50,9 @@ func (s *apiServer) watch(_ context.Context, options metav1.ListOptions) (watch.
 	if err := s.answer(); err != nil {
 		return nil, err
 	}
+	if s.listsOnly && options.SendInitialEvents != nil {
+		return nil, apierrors.NewInternalError(errors.New("there are no initial events"))
+	}
 	w := watch.NewFakeWithChanSize(1, false)
 	if options.SendInitialEvents != nil {
 		w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "5",
@@ -63,14 +70,21 @@ func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 // After an outage, a cache is up to date within seconds, whether it lists or has a watch in place of a list. It asks few times meanwhile.
 func TestAfterOutage(t *testing.T) {
 	t.Parallel()
-	for name, client := range map[string]any{"lists": withoutWatchList{}, "watches in place of lists": nil} {
+	for name, test := range map[string]struct {
+		client    any
+		listsOnly bool
+	}{
+		"lists":                     {client: withoutWatchList{}},
+		"watches in place of lists": {},
+		"watches that fail":         {listsOnly: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const outage = 75 * time.Second // the pauses of client-go are long then
-				server := &apiServer{watches: make(chan *watch.FakeWatcher, 10)}
+				server := &apiServer{listsOnly: test.listsOnly, watches: make(chan *watch.FakeWatcher, 10)}
 				source := cache.ToListWatcherWithWatchListSemantics(
-					&cache.ListWatch{ListWithContextFunc: server.list, WatchFuncWithContext: server.watch}, client)
+					&cache.ListWatch{ListWithContextFunc: server.list, WatchFuncWithContext: server.watch}, test.client)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				go NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}).RunWithContext(ctx)

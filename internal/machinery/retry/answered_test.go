@@ -18,29 +18,29 @@ import (
 // refused is what a request to an API server that is away ends with.
 var refused = &url.Error{Op: "Get", URL: "https://hub", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 
-// What an API server refuses is not asked again, and what it could not answer is.
+// What an API server refuses is not asked again, and what it could not answer is; some of that only if it was not reached.
 func TestIsUnanswered(t *testing.T) {
 	t.Parallel()
 	works := schema.GroupResource{Group: "work.open-cluster-management.io", Resource: "manifestworks"}
 	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 	for name, test := range map[string]struct {
-		err  error
-		want bool
+		err                   error
+		unanswered, unreached bool
 	}{
-		"an answer":               {nil, false},
-		"refused connection":      {refused, true},
-		"starting":                {apierrors.NewServiceUnavailable("starting"), true},
-		"too many requests":       {apierrors.NewTooManyRequests("later", 1), false},
-		"storage without leader":  {apierrors.NewInternalError(errors.New("etcdserver: no leader")), true},
-		"denied":                  {apierrors.NewForbidden(works, "", nil), false},
-		"unknown to the hub":      {apierrors.NewUnauthorized("who?"), false},
-		"too old":                 {apierrors.NewResourceExpired("old"), false},
-		"too new":                 {tooLarge, false},
-		"what no one understands": {errors.New("no kind is registered"), false},
+		"an answer":               {nil, false, false},
+		"refused connection":      {refused, true, true},
+		"starting":                {apierrors.NewServiceUnavailable("starting"), true, false},
+		"too many requests":       {apierrors.NewTooManyRequests("later", 1), false, false},
+		"storage without leader":  {apierrors.NewInternalError(errors.New("etcdserver: no leader")), true, false},
+		"denied":                  {apierrors.NewForbidden(works, "", nil), false, false},
+		"unknown to the hub":      {apierrors.NewUnauthorized("who?"), false, false},
+		"too old":                 {apierrors.NewResourceExpired("old"), false, false},
+		"too new":                 {tooLarge, false, false},
+		"what no one understands": {errors.New("no kind is registered"), false, false},
 	} {
-		if got := IsUnanswered(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
+		if unanswered, unreached := isUnanswered(test.err), IsUnreached(test.err); unanswered != test.unanswered || unreached != test.unreached {
+			t.Errorf("%s: unanswered: %t, unreached: %t", name, unanswered, unreached)
 		}
 	}
 }
@@ -66,10 +66,27 @@ func TestUntilAnswered(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		if _, err := UntilAnswered(ctx, func(context.Context) (string, error) { return "", refused }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("when the context ends: %v", err)
+		}
+	})
+}
+
+// Who sends a request learns of an API server that cannot answer after a while, and at once if there is another request to send.
+func TestUntilAnsweredGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := apierrors.NewInternalError(errors.New("conversion webhook failed"))
+		request := func(context.Context) (string, error) { return "", broken }
+		start := time.Now()
+		if _, err := UntilReached(t.Context(), request); !errors.Is(err, broken) || time.Since(start) > 0 {
+			t.Errorf("if it was reached: %v after %v", err, time.Since(start))
+		}
+		_, err := UntilAnswered(t.Context(), request)
+		if took := time.Since(start); !errors.Is(err, broken) || took < patience || took > patience+longestPause+longestPause/5 {
+			t.Errorf("%v after %v", err, took)
 		}
 	})
 }

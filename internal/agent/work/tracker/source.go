@@ -24,7 +24,8 @@ type source struct {
 	failed bool
 }
 
-// list waits until an API server that is away answers, and so does watch: the pauses of a reflector grow to a minute.
+// list waits until an API server that is away answers, and watch until it is reached: the pauses of a reflector grow to a minute. What
+// could not be watched for another reason is listed again.
 func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := retry.UntilAnswered(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 		return s.client.List(ctx, o)
@@ -38,7 +39,7 @@ func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 }
 
 func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := retry.UntilAnswered(ctx, func(ctx context.Context) (watch.Interface, error) {
+	w, err := retry.UntilReached(ctx, func(ctx context.Context) (watch.Interface, error) {
 		w, err := s.tryWatch(ctx, o)
 		s.failed = err != nil
 		return w, err
