@@ -148,10 +148,10 @@ func connects(t *testing.T, through *realcluster.Cluster) {
 	}
 }
 
-// catPod writes to its log what comes in by a named pipe, and ends with that.
+// catPod writes to its log what comes in by a named pipe, and ends with what comes in after that.
 const catPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: cat}, spec: {terminationGracePeriodSeconds: 1,
 	restartPolicy: Never, containers: [{name: cat, image: "` + realcluster.TestImage + `", imagePullPolicy: Never,
-	command: [sh, -c, "mkfifo /tmp/in; echo started; exec cat /tmp/in"],
+	command: [sh, -c, "mkfifo /tmp/in; echo started; cat /tmp/in; exec cat /tmp/in"],
 	readinessProbe: {exec: {command: [test, -p, /tmp/in]}, periodSeconds: 1}}]}}`
 
 // What users do with pods of the cluster $CLUSTER_NAME, by the commands of capstan.
@@ -168,12 +168,13 @@ cmp here back`
 read -r forwarding from address to <&3
 testpod get "http://$address/"`
 
-	// The log ends with the pod, which ends when the command that writes there has.
+	// The log ends with the pod. What a container writes in its last moment may be missing, and a command in it may end with it, too.
 	writeToLog = `
 read -r first <&3
 echo heard | capstan exec -i -n default cat --cluster "$CLUSTER_NAME" -- sh -c 'cat >/tmp/in'
 read -r next <&3
 echo "began with $first, and goes on with $next"
+capstan exec -n default cat --cluster "$CLUSTER_NAME" -- sh -c ': >/tmp/in' || :
 wait $!`
 )
 
