@@ -135,8 +135,9 @@ LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | 
 GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference \
 	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json' deploy/olm docs/benchmarks/README.md 'docs/benchmarks/*.svg'
 
-# The times of generated files follow from their content, as those of all files where .ci/run works.
-KEEP_TIMES = git ls-files -z -- $(GENERATED) | xargs -0 tools/content-times
+# The times of generated files follow from their content, as those of all files where .ci/run works. A file that is replaced changes the
+# time of its folder.
+KEEP_TIMES = { git ls-files -z -- $(GENERATED); git ls-files -z -- $(GENERATED) | xargs -0 dirname -z; } | xargs -0 tools/content-times
 
 define CHECK_GENERATED
 stale=$$(git status --porcelain -- $(GENERATED)); \

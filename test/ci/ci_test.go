@@ -109,7 +109,7 @@ touch chart/written
 }
 
 // A file that is written again as it was has the time that it had, so that tests that have read it come from the cache; another content has
-// another time. What is not a file has none.
+// another time. A folder has the time of all folders.
 func TestContentTimes(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs(filepath.Join(root, "tools", "content-times"))
@@ -139,6 +139,20 @@ func TestContentTimes(t *testing.T) {
 	}
 	if age := time.Since(first); age < time.Hour {
 		t.Errorf("a file is %s old, which Go takes for too new to trust its time", age)
+	}
+	folder := func() time.Time {
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.ModTime()
+	}
+	before := folder()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if timeOf("first\n"); !folder().Equal(before) {
+		t.Errorf("a folder has the time %s, and %s when a file in it has been replaced", before, folder())
 	}
 }
 

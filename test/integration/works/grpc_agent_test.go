@@ -1,7 +1,6 @@
 package works
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -72,15 +71,15 @@ func (h *grpcHub) newSigner(t *testing.T) (certificate, key []byte) {
 	return certificate, key
 }
 
-// sign returns a certificate like another one, in PEM, for a key, of which little of its life is left.
+// sign returns a certificate like another one, in PEM, for a key, that is about to end.
 func (h *grpcHub) sign(t *testing.T, like []byte) []byte {
 	t.Helper()
 	chain, err := cert.ParseCertsPEM(like)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: chain[0].Subject, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(10 * time.Minute), KeyUsage: chain[0].KeyUsage, ExtKeyUsage: chain[0].ExtKeyUsage}
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: chain[0].Subject, NotBefore: chain[0].NotBefore,
+		NotAfter: time.Now().Add(40 * time.Second), KeyUsage: chain[0].KeyUsage, ExtKeyUsage: chain[0].ExtKeyUsage}
 	raw, err := x509.CreateCertificate(rand.Reader, template, h.signer, chain[0].PublicKey, h.signerKey)
 	if err != nil {
 		t.Fatal(err)
@@ -359,17 +358,20 @@ func TestRenewalByGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := h.sign(t, first)
-	env.ReplaceFile(t, filepath.Join(hubDir, fleet.KeyTLSCert), old)
+	env.ReplaceFile(t, filepath.Join(hubDir, fleet.KeyTLSCert), h.sign(t, first))
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually(t, func(context.Context) error {
 		now, err := os.ReadFile(filepath.Join(hubDir, fleet.KeyTLSCert))
-		if err == nil && bytes.Equal(now, old) {
-			err = errors.New("the certificate is not renewed")
+		if err != nil {
+			return err
 		}
-		return err
+		chain, err := cert.ParseCertsPEM(now)
+		if err != nil || time.Until(chain[0].NotAfter) < 5*time.Minute {
+			return errors.Join(err, errors.New("the certificate is about to end"))
+		}
+		return nil
 	})
 	work := configMapWork(cluster, "grpc-renewed", "one")
 	framework.Create(t, c, work)
