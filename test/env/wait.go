@@ -28,6 +28,17 @@ func Eventually(t testing.TB, check func(ctx context.Context) error) {
 	EventuallyAfter(t, 0, check)
 }
 
+// Receive returns what comes by a channel, and fails the test if nothing does.
+func Receive[T any](t testing.TB, from <-chan T) (received T) {
+	t.Helper()
+	select {
+	case received = <-from:
+	case <-time.After(WaitTimeout):
+		t.Fatalf("still nothing after %s", WaitTimeout)
+	}
+	return received
+}
+
 // EventuallyAfter is Eventually for what takes some time by itself, which is added to WaitTimeout: a program does it only when that has
 // passed, or has much to do.
 func EventuallyAfter(t testing.TB, delay time.Duration, check func(ctx context.Context) error) {

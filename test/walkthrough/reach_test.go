@@ -113,7 +113,7 @@ func usesPod(t *testing.T, through *realcluster.Cluster) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	if pod, ok := (<-watch.ResultChan()).Object.(*corev1.Pod); !ok || pod.Name != "serving" {
+	if pod, ok := env.Receive(t, watch.ResultChan()).Object.(*corev1.Pod); !ok || pod.Name != "serving" {
 		t.Errorf("the watch has %v", pod)
 	}
 	log, err := through.Clientset.CoreV1().Pods("default").GetLogs("serving", &corev1.PodLogOptions{Follow: true}).Stream(t.Context())

@@ -118,7 +118,7 @@ func runEngine(t *testing.T, a *engineAgent) *manager.Manager {
 	go func() { ended <- m.Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := env.Receive(t, ended); err != nil {
 			t.Errorf("the manager of the add-on: %v", err)
 		}
 	})

@@ -265,7 +265,7 @@ func TestCleanRefuses(t *testing.T) {
 	if err := c.Delete(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	cleaned := <-done
+	cleaned := env.Receive(t, done)
 	cleaned.Succeeds(t, "cleaned up successfully")
 	if !strings.Contains(cleaned.ErrOut, "Namespace open-cluster-management stays: it has ") {
 		t.Errorf("nothing says that the namespace stays: %s", cleaned.ErrOut)

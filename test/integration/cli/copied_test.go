@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -32,9 +33,12 @@ func TestCopiedProgramInstalls(t *testing.T) {
 		append(slices.Clone(join), "--dry-run"), join, {"upgrade", "klusterlet"}, {"unjoin", "--cluster-name", name},
 	} {
 		args = append([]string{"--kubeconfig", server.Kubeconfig}, args...)
-		command := env.Command(t.Context(), filepath.Join(dir, filepath.Base(program)), args...)
+		ctx, cancel := context.WithTimeout(t.Context(), env.WaitTimeout)
+		command := env.Command(ctx, filepath.Join(dir, filepath.Base(program)), args...)
 		command.Env = []string{"PATH=", "HOME=" + dir, "TMPDIR=" + dir}
-		if out, err := command.CombinedOutput(); err != nil {
+		out, err := command.CombinedOutput()
+		cancel()
+		if err != nil {
 			t.Fatalf("capstan %s: %v\n%s", strings.Join(args[2:], " "), err, out)
 		}
 	}

@@ -33,7 +33,9 @@ func runHub(t *testing.T, args ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), program, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), env.WaitTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, args...)
 	command.Env = env.Environ()
 	output, err := command.CombinedOutput()
 	return string(output), err

@@ -461,12 +461,12 @@ func TestRotation(t *testing.T) {
 		t.Errorf("%d requests, want that to join and that to renew", n)
 	}
 	for _, want := range []string{fleet.EventCertificateRotationStarted, fleet.EventCSRCreated, fleet.EventClientCertificateCreated} {
-		if got := <-recorded; got != want {
+		if got := env.Receive(t, recorded); got != want {
 			t.Errorf("event %s, want %s", got, want)
 		}
 	}
 	cancel()
-	if err := <-ended; err != nil {
+	if err := env.Receive(t, ended); err != nil {
 		t.Errorf("the rotation ended with %v", err)
 	}
 	// Started again when the certificate has expired, it says so, for the agent to bootstrap again.
