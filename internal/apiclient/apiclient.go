@@ -4,6 +4,7 @@ package apiclient
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,19 +55,21 @@ func Until[T any, P interface {
 	runtime.Object
 }](ctx context.Context, source cache.ListerWatcher, done func([]P) bool) error {
 	var store cache.Store
-	isDone := func() bool {
+	isDone := func() (bool, error) {
 		var objects []P
-		for _, object := range store.List() {
-			if object, ok := object.(P); ok {
-				objects = append(objects, object)
+		for _, item := range store.List() {
+			object, ok := item.(P)
+			if !ok {
+				return false, fmt.Errorf("watch sent a %T", item)
 			}
+			objects = append(objects, object)
 		}
-		return done(objects)
+		return done(objects), nil
 	}
 	synced := func(objects cache.Store) (bool, error) {
 		store = objects
-		return isDone(), nil
+		return isDone()
 	}
-	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), synced, func(watch.Event) (bool, error) { return isDone(), nil })
+	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), synced, func(watch.Event) (bool, error) { return isDone() })
 	return err
 }

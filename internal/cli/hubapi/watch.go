@@ -2,14 +2,11 @@ package hubapi
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/capstan-io/capstan/internal/apiclient"
 )
@@ -19,18 +16,12 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// Until watches until the condition is true for an object that exists. Lost connections are made again; what the hub
-// refuses (permissions, an unknown kind) is an error at once.
+// Until watches until the condition is true for an object that exists. At each change, it is called for the objects that there are by then:
+// for those that have not changed, too, and not for what one was in between. Lost connections are made again; what the hub refuses
+// (permissions, an unknown kind) is an error at once.
 func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, condition func(P) bool) error {
 	return c.wait(ctx, selectors, func(source *cache.ListWatch) error {
-		_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
-			object, ok := event.Object.(P)
-			if !ok {
-				return false, fmt.Errorf("watch sent a %T", event.Object)
-			}
-			return event.Type != watch.Deleted && condition(object), nil
-		})
-		return err
+		return apiclient.Until(ctx, source, func(objects []P) bool { return slices.ContainsFunc(objects, condition) })
 	})
 }
 

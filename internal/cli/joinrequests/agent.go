@@ -6,7 +6,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -82,12 +81,13 @@ func (a Agent) awaitRequest(ctx context.Context, hub *hubapi.Hub) error {
 
 // awaitNextHeartbeat returns once the agent of a cluster has renewed its lease, whatever its clock says.
 func awaitNextHeartbeat(ctx context.Context, hub *hubapi.Hub, cluster string) error {
-	var first *metav1.MicroTime
-	seen := false
 	leases := hub.Client(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(cluster)
+	last := &coordinationv1.Lease{}
+	// It is read before it is watched: the first that a watch has of it may be renewed already. What keeps it from being read, the watch says.
+	seen := leases.Get(ctx, fleet.ClusterNamespaceLease, last) == nil
 	err := hubapi.Until(ctx, leases, hubapi.Named(fleet.ClusterNamespaceLease), func(lease *coordinationv1.Lease) bool {
-		renewed := seen && !lease.Spec.RenewTime.Equal(first)
-		first, seen = lease.Spec.RenewTime, true
+		renewed := seen && !lease.Spec.RenewTime.Equal(last.Spec.RenewTime)
+		last, seen = lease, true
 		return renewed
 	})
 	return hub.Explain("wait for the agent of cluster "+cluster, err)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,6 +119,28 @@ func TestAwaitRegistered(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// CA-18: a request is handled once while it stays as it is, whatever happens to others of its cluster.
+func TestWatchHandlesOnce(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	put := func(name string) { fake.Put(t, requestsPath+"/"+name, fakehub.JoinRequest(t, name, "c1", "a1")) }
+	put("first")
+	var handled []string
+	err := joinrequests.Watch(t.Context(), fake.Client(t), "c1", time.Time{}, func(request joinrequests.Request) bool {
+		handled = append(handled, request.Name)
+		switch request.Name {
+		case "first":
+			put("second")
+		case "second":
+			put("third")
+		}
+		return request.Name == "third"
+	})
+	if want := []string{"first", "second", "third"}; err != nil || !slices.Equal(handled, want) {
+		t.Errorf("handled %q, want %q: %v", handled, want, err)
 	}
 }
 

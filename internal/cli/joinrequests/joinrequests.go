@@ -182,10 +182,15 @@ func List(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time)
 	return requests, rejected, hub.Explain("list certificate requests of cluster "+cluster, err)
 }
 
-// Watch calls handle with each certificate request to join that the cluster has or makes, until handle
-// returns true. It leaves out those that were approved or denied before the time since.
+// Watch calls handle with each certificate request to join that the cluster has or makes, once for each version that it sees of one, until
+// handle returns true. It leaves out those that were approved or denied before the time since.
 func Watch(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time, handle func(Request) bool) error {
+	seen := map[string]string{} // the last version, by name
 	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
+		if seen[csr.Name] == csr.ResourceVersion {
+			return false
+		}
+		seen[csr.Name] = csr.ResourceVersion
 		request, rejection := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
 		return rejection == nil && !request.decidedBefore(since) && handle(request)
 	})
