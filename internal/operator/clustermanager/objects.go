@@ -8,7 +8,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/deploy/crds"
@@ -90,16 +89,16 @@ func (p planned) hostedAccounts() (accounts []client.Object) {
 	return accounts
 }
 
-// networkPolicies let the pods of the hub reach DNS by UDP and anything by TCP, and clients reach what the hub serves: nothing else. Of
-// what the pods send by TCP, no port is named: networks apply policies to the port of the pod or node that a Service, a NodePort or a load
-// balancer leads to, which is in no kubeconfig and in no configuration of a broker.
+// networkPolicies let the pods of the hub reach anything by UDP, for DNS, and by TCP, and clients reach what the hub serves: nothing else.
+// Of what the pods send, no port is named: networks apply policies to the port of the pod or node that a Service, a NodePort or a load
+// balancer leads to, which is in no kubeconfig and in no configuration of a broker, and for the Service of DNS need not be 53.
 func (p planned) networkPolicies() []client.Object {
 	both := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	policy := func(name string, spec networkingv1.NetworkPolicySpec) client.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: spec}
 	}
 	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	outgoing := append(workload.DNSPorts(), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)})
+	outgoing := workload.AnyPort(corev1.ProtocolUDP, corev1.ProtocolTCP)
 	ingress := append(p.webhooks().ports(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),

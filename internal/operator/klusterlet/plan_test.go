@@ -263,8 +263,8 @@ func parse(t *testing.T, args []string) {
 	}
 }
 
-// KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. Policies let agents reach DNS by UDP, and every
-// port by TCP: networks apply them behind Services and NodePorts, where the port is another one than in the kubeconfig.
+// KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. Policies let agents reach every
+// port by UDP, for DNS, and by TCP: networks apply them behind Services and NodePorts, where the port is another one than clients name.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeDefault)
@@ -280,7 +280,7 @@ func TestNetworkPolicies(t *testing.T) {
 		t.Errorf("there are %d policies", len(found))
 	}
 	for _, policy := range policies() {
-		want, got := map[string]string{"allow-dns-and-api": "[UDP:53 UDP:5353 TCP:any]", "klusterlet-agent": "[TCP:any]"}[policy.Name], ""
+		want, got := map[string]string{"allow-dns-and-api": "[UDP:any TCP:any]", "klusterlet-agent": "[TCP:any]"}[policy.Name], ""
 		if len(policy.Spec.Egress) > 0 {
 			got = fmt.Sprint(portNumbers(nil, policy.Spec.Egress, false))
 		}

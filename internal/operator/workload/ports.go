@@ -7,8 +7,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DNSPorts are those of DNS servers by UDP, for a NetworkPolicy; OpenShift's pods serve at the second one.
-func DNSPorts() []networkingv1.NetworkPolicyPort { return PolicyPorts(corev1.ProtocolUDP, 53, 5353) }
+// AnyPort is every port of each of the protocols, for a NetworkPolicy.
+func AnyPort(protocols ...corev1.Protocol) (ports []networkingv1.NetworkPolicyPort) {
+	for _, protocol := range protocols {
+		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: &protocol})
+	}
+	return ports
+}
 
 // PolicyPorts are ports of a NetworkPolicy.
 func PolicyPorts(protocol corev1.Protocol, numbers ...int32) (ports []networkingv1.NetworkPolicyPort) {
