@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -53,22 +54,68 @@ var rootsOfTexts = []string{"..", "../../addon", "../../cmd"}
 // has.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	found := map[string]int{}
+	var texts []text
 	for _, root := range rootsOfTexts {
-		for _, text := range textsBelow(t, root) {
-			for program := range programs {
-				for _, command := range commandsIn(program, text.content) {
-					found[program]++
-					if err := parse(program, command); err != nil && !notAdvice[command] {
-						t.Errorf("%s:%d: %s %s: %v", text.file, text.line, program, command, err)
-					}
+		texts = append(texts, textsBelow(t, root)...)
+	}
+	if found := checkCommands(t, texts); found["capstan"] < 100 || found["kubectl"] < 20 {
+		t.Errorf("%v commands are found; there are more than 100 of capstan, and 20 of kubectl", found)
+	}
+}
+
+// CA-04: the same holds for what Helm prints when it has installed a chart.
+func TestAdviceOfCharts(t *testing.T) {
+	t.Parallel()
+	if found := checkCommands(t, notesOfCharts(t)); found["capstan"] < 5 || found["kubectl"] < 15 {
+		t.Errorf("%v commands are found; there are 6 of capstan, and 19 of kubectl", found)
+	}
+}
+
+// checkCommands fails the test for each command in texts that there is not. It returns how many commands of each program are in them.
+func checkCommands(t *testing.T, texts []text) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	for _, text := range texts {
+		for program := range programs {
+			for _, command := range commandsIn(program, text.content) {
+				found[program]++
+				if err := parse(program, command); err != nil && !notAdvice[command] {
+					t.Errorf("%s:%d: %s %s: %v", text.file, text.line, program, command, err)
 				}
 			}
 		}
 	}
-	if found["capstan"] < 100 || found["kubectl"] < 20 {
-		t.Errorf("%v commands are found; there are more than 100 of capstan, and 20 of kubectl", found)
+	return found
+}
+
+var (
+	templateAction = regexp.MustCompile(`\{\{-? *(.*?) *-?\}\}`)
+	// controlAction is an action that prints nothing.
+	controlAction = regexp.MustCompile(`^(?:(?:if|else|end|range|with)\b|\$\w+ :=)`)
+)
+
+// notesOfCharts are the notes of all charts, each with all of its branches: commands in quotes, on one line, and with 1 for each value.
+func notesOfCharts(t *testing.T) (texts []text) {
+	t.Helper()
+	files, err := filepath.Glob("../../deploy/charts/*/templates/NOTES.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed := templateAction.ReplaceAllStringFunc(string(content), func(action string) string {
+			if controlAction.MatchString(templateAction.FindStringSubmatch(action)[1]) {
+				return ""
+			}
+			return "1"
+		})
+		printed = strings.NewReplacer("`", `"`, "\\\n", " ").Replace(printed)
+		texts = append(texts, text{file: filepath.ToSlash(filepath.Join("internal/cli", file)), line: 1, content: printed})
+	}
+	return texts
 }
 
 // What TestAdvice relies on: commands are found in texts, and only those that exist are accepted.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
@@ -84,8 +86,10 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) clitest.Hub {
 // without that.
 func TestInterruptedCommands(t *testing.T) {
 	const noKlusterlet = "There is no Klusterlet at all"
-	manifest := inDir(t)("manifest.yaml", clitest.ConfigMap)
-	// What commands have done that make and delete nothing.
+	write := inDir(t)
+	manifest := write("manifest.yaml", clitest.ConfigMap)
+	another := write("another.yaml", strings.ReplaceAll(clitest.ConfigMap, "settings", "another"))
+	// What commands have done that the paths of objects do not show.
 	done := map[string]func(t *testing.T, h clitest.Hub) bool{
 		"accept": func(t *testing.T, h clitest.Hub) bool {
 			return h.Accepted(t, "cluster1") && h.Accepted(t, "cluster2") && h.Approved(t, "two")
@@ -96,8 +100,23 @@ func TestInterruptedCommands(t *testing.T) {
 		"deny": func(t *testing.T, h clitest.Hub) bool {
 			return !h.Accepted(t, "cluster1") && !h.Accepted(t, "cluster2") && denied(t, h, "one") && denied(t, h, "two")
 		},
-		"init --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, "cluster-manager") },
-		"join --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, "klusterlet") },
+		"init --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, partsOfOperator("cluster-manager")...) },
+		"join --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, partsOfOperator("klusterlet")...) },
+		"upgrade --force over Helm": func(t *testing.T, h clitest.Hub) bool {
+			return !isHelms(t, h, append(partsOfOperator("cluster-manager"), managersPath+"cluster-manager")...)
+		},
+		"init --singleton --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, partsOfStandaloneHub...) },
+		"unjoin --force": func(t *testing.T, h clitest.Hub) bool {
+			return len(metadataAt(t, h, appliedPath+"/web").Finalizers) == 0
+		},
+		"create work over an existing one": func(t *testing.T, h clitest.Hub) bool {
+			return delivers(t, h, "cluster1", "another") && delivers(t, h, "cluster2", "another")
+		},
+		"create placement --overwrite": func(t *testing.T, h clitest.Hub) bool {
+			var placement clusterv1beta1.Placement
+			h.Get(t, clitest.PlacementsPath+"/web", &placement)
+			return placement.Spec.NumberOfClusters != nil && *placement.Spec.NumberOfClusters == 2
+		},
 	}
 	for name, test := range map[string]struct {
 		world func(t *testing.T) clitest.Hub
@@ -128,8 +147,9 @@ func TestInterruptedCommands(t *testing.T) {
 			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
 			return h
 		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
-		"clean": {withManager, []string{"clean"}, ""},
-		"init":  {newClusterForHub, []string{"init"}, ""},
+		"unjoin --force": {withAgentThatWaits, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
+		"clean":          {withManager, []string{"clean"}, ""},
+		"init":           {newClusterForHub, []string{"init"}, ""},
 		"upgrade": {func(t *testing.T) clitest.Hub {
 			h := withManager(t)
 			putOperator(t, h, "cluster-manager", "r/x:v0.2.0", nil)
@@ -147,7 +167,14 @@ func TestInterruptedCommands(t *testing.T) {
 			[]string{"init", "--force"}, ""},
 		"join --force over Helm": {func(t *testing.T) clitest.Hub { return withHelms(t, "klusterlet") },
 			joinCommand(t, newHubToJoin(t), "--force"), ""},
-		"get token": {withoutBootstrapAccount, []string{"get", "token"}, ""},
+		"upgrade --force over Helm": {func(t *testing.T) clitest.Hub {
+			h := withHelms(t, "cluster-manager")
+			put(t, h, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, nil)
+			markAsHelms(t, h, "ocm", "open-cluster-management", managersPath+"cluster-manager")
+			return h
+		}, []string{"upgrade", "clustermanager", "--force"}, ""},
+		"init --singleton --force over Helm": {withHelmsStandaloneHub, []string{"init", "--singleton", "--force"}, ""},
+		"get token":                          {withoutBootstrapAccount, []string{"get", "token"}, ""},
 		"addon enable": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHubWithClusters(t)
 			h.PutCatalogue(t, "hello", nil)
@@ -166,7 +193,12 @@ func TestInterruptedCommands(t *testing.T) {
 			h.PutSet(t, "staging")
 			return h
 		}, []string{"clusterset", "set", "staging", "--clusters", "cluster1,cluster2"}, ""},
-		"create work":   {clitest.NewHubWithClusters, []string{"create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2"}, ""},
+		"create work": {clitest.NewHubWithClusters, []string{"create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2"}, ""},
+		"create work over an existing one": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHubWithClusters(t)
+			h.Run(t, "", "create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2").Succeeds(t)
+			return h
+		}, []string{"create", "work", "web", "-f", another, "--clusters", "cluster1,cluster2", "--overwrite"}, ""},
 		"clean --force": {withObjectsThatWait, []string{"clean", "--force"}, ""},
 		"deny": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHubWithClusters(t)
@@ -201,6 +233,11 @@ func TestInterruptedCommands(t *testing.T) {
 		}, []string{"clusterset", "unbind", "prod", "--namespace", "team-a"}, ""},
 		"create placement": {clitest.NewHub, []string{"create", "placement", "web", "--namespace", "team-a"},
 			"already exists: replace it with --overwrite"},
+		"create placement --overwrite": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutPlacement(t, "team-a", "web", "cluster1")
+			return h
+		}, []string{"create", "placement", "web", "--namespace", "team-a", "--count", "2", "--overwrite"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := test.world(t)
@@ -243,10 +280,52 @@ func withHelms(t *testing.T, operator string) clitest.Hub {
 	return h
 }
 
-// isHelms reports whether Helm would take anything of an operator for its own.
-func isHelms(t *testing.T, h clitest.Hub, operator string) bool {
+// partsOfStandaloneHub are the paths of the Deployment and of another part of a standalone hub.
+var partsOfStandaloneHub = []string{namespacesPath + "singleton-controlplane/serviceaccounts/multicluster-controlplane-sa",
+	deploymentsOf + "singleton-controlplane/deployments/multicluster-controlplane"}
+
+// withHelmsStandaloneHub is a cluster in which Helm has installed a standalone hub.
+func withHelmsStandaloneHub(t *testing.T) clitest.Hub {
 	t.Helper()
-	return slices.ContainsFunc(partsOfOperator(operator), func(part string) bool { return len(marksOfHelm(t, h, part)) > 0 })
+	h := newClusterWithVolumes(t)
+	put(t, h, map[string]string{partsOfStandaloneHub[0]: "ServiceAccount", partsOfStandaloneHub[1]: "Deployment"}, nil)
+	markAsHelms(t, h, "hub", "singleton-controlplane", partsOfStandaloneHub...)
+	putRecords(t, h, "hub", "singleton-controlplane/secrets/sh.helm.release.v1.hub.v1")
+	return h
+}
+
+// isHelms reports whether Helm would take any of the objects at some paths for its own.
+func isHelms(t *testing.T, h clitest.Hub, paths ...string) bool {
+	t.Helper()
+	return slices.ContainsFunc(paths, func(path string) bool { return len(marksOfHelm(t, h, path)) > 0 })
+}
+
+// withAgentThatWaits is a cluster without operator and agent, whose Klusterlet and what a work has applied wait for them.
+func withAgentThatWaits(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+	const klusterlet, work, role = klusterletsPath + "klusterlet", appliedPath + "/web", clusterRolesPath + "of-klusterlet"
+	const agent = deploymentsOf + "open-cluster-management-agent/deployments/klusterlet-agent"
+	put(t, h, map[string]string{
+		klusterlet: "Klusterlet", work: "AppliedManifestWork", role: "ClusterRole", agent: "Deployment",
+	}, map[string]string{
+		klusterlet: `{"metadata":{"uid":"u1","finalizers":["operator.open-cluster-management.io/klusterlet-cleanup"]},
+			"spec":{"clusterName":"c1"},"status":{"relatedResources":[
+			{"group":"rbac.authorization.k8s.io","version":"v1","resource":"clusterroles","name":"of-klusterlet"},
+			{"group":"apps","version":"v1","resource":"deployments","namespace":"open-cluster-management-agent","name":"klusterlet-agent"}]}}`,
+		work: `{"metadata":{"finalizers":["cluster.open-cluster-management.io/applied-manifest-work-cleanup"]},
+			"spec":{"agentID":"u1","manifestWorkName":"web"}}`,
+		role: createdBy("klusterlet"), agent: createdBy("klusterlet"),
+	})
+	return h
+}
+
+// delivers reports whether work web of a cluster has a manifest with a name.
+func delivers(t *testing.T, h clitest.Hub, cluster, name string) bool {
+	t.Helper()
+	var work workv1.ManifestWork
+	h.Get(t, strings.Replace(clitest.WorksPath, "cluster1", cluster, 1)+"/web", &work)
+	return strings.Contains(string(work.Spec.Workload.Manifests[0].Raw), `"`+name+`"`)
 }
 
 // withObjectsThatWait is a hub without operator and controllers, whose ClusterManager and cluster wait for them.

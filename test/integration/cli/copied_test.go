@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// CA-10, CA-15, CA-19, CA-20, CA-41: a copy of the program installs hub and agent, upgrades them and takes them away without any other
-// program: there is none beside it, and none in PATH.
+// CA-10, CA-14, CA-15, CA-19, CA-20, CA-41: a copy of the program installs hub, agent and standalone hub, upgrades the first two and takes
+// them away without any other program: there is none beside it, and none in PATH.
 func TestCopiedProgramInstalls(t *testing.T) {
 	t.Parallel()
 	server := env.StartSandbox(t)
@@ -31,6 +31,7 @@ func TestCopiedProgramInstalls(t *testing.T) {
 	for _, args := range [][]string{
 		{"init", "--dry-run"}, {"init"}, {"upgrade", "clustermanager"}, {"clean"},
 		append(slices.Clone(join), "--dry-run"), join, {"upgrade", "klusterlet"}, {"unjoin", "--cluster-name", name},
+		{"init", "--singleton", "--dry-run"}, {"init", "--singleton"},
 	} {
 		args = append([]string{"--kubeconfig", server.Kubeconfig}, args...)
 		ctx, cancel := context.WithTimeout(t.Context(), env.WaitTimeout)
