@@ -53,6 +53,10 @@ func NewCRDClient(config *rest.Config) (client.WithWatch, error) {
 // It sets the definition to what the cluster has then, established or not. One stays as it is if it is of a newer version or release, if
 // its group is one of Kubernetes itself, as others may have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if
 // definitions may not be read.
+//
+// It creates and updates, and does not apply as package serverside does: that would take fields from a chart or an operator that applies
+// the same definition as part of an installation. With [Cluster.ApplyCRDs] it shares what keeps newer ones, crdversion, and what migrates
+// objects, stored.
 func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition, version string) error {
 	desired := crd.DeepCopy()
 	desired.ResourceVersion = "" // of one that was installed before
