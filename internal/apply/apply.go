@@ -136,17 +136,22 @@ func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured)
 	return known && (live == nil || live.GetResourceVersion() != applied.GetResourceVersion()), nil
 }
 
-// adopt makes the fields that other installers have set on an object those of this one, if it has never applied the object. Fields that
-// controllers of Kubernetes keep stay theirs. What is to be applied to the version from before is applied to that which there is then.
+// adopt makes the fields that others have set on an object those of this one, if it has never applied the object, and later those of other
+// installers. Fields that controllers of Kubernetes keep stay theirs. What is to be applied to the version from before is applied to that
+// which there is then.
 func (c *Cluster) adopt(ctx context.Context, direct objects, live, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	others := sets.New[string]()
+	others, applied := sets.New[string](), false
 	for _, entry := range live.GetManagedFields() {
 		switch {
 		case entry.Manager == c.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply:
-			return live, nil
-		case entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && !strings.HasPrefix(entry.Manager, "kube-"):
+			applied = true
+		case entry.Subresource != "" || strings.HasPrefix(entry.Manager, "kube-"):
+		case entry.Operation == metav1.ManagedFieldsOperationUpdate, serverside.Installers.Has(entry.Manager):
 			others.Insert(entry.Manager)
 		}
+	}
+	if applied {
+		others = others.Intersection(serverside.Installers)
 	}
 	adopted, err := serverside.Adopt(ctx, direct, c.FieldManager, live, others)
 	if err != nil {

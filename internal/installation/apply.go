@@ -106,7 +106,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.version):
 		return Unchanged, nil
 	default:
-		if before, err = serverside.Adopt(ctx, direct, FieldManager, before, clientSide(before)); err != nil {
+		if before, err = serverside.Adopt(ctx, direct, FieldManager, before, formerManagers(before)); err != nil {
 			return "", c.Explain(doing, err)
 		}
 	}
@@ -197,12 +197,21 @@ func isBootstrapToken(object *unstructured.Unstructured) bool {
 // lastApplied is the field that client-side apply keeps its copy in.
 var lastApplied = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
 
-// clientSide are the managers of the fields of an object that it has by client-side apply, such as clusteradm or kubectl. What users have
-// set otherwise stays theirs: ClusterManagers and Klusterlets are written by them, too.
-func clientSide(object *unstructured.Unstructured) sets.Set[string] {
+// formerManagers are the managers of fields that an object has by client-side apply, such as kubectl's, and those of other installers.
+// ClusterManagers and Klusterlets are written by users, too: what these have set otherwise stays theirs.
+func formerManagers(object *unstructured.Unstructured) sets.Set[string] {
 	managers := sets.New[string]()
-	for _, entry := range csaupgrade.FindFieldsOwners(object.GetManagedFields(), metav1.ManagedFieldsOperationUpdate, lastApplied) {
+	entries := object.GetManagedFields()
+	for _, entry := range csaupgrade.FindFieldsOwners(entries, metav1.ManagedFieldsOperationUpdate, lastApplied) {
 		managers.Insert(entry.Manager)
+	}
+	if kind := object.GroupVersionKind(); kind == KindClusterManager || kind == KindKlusterlet {
+		return managers
+	}
+	for _, entry := range entries {
+		if serverside.Installers.Has(entry.Manager) && entry.Subresource == "" {
+			managers.Insert(entry.Manager)
+		}
 	}
 	return managers
 }

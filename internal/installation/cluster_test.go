@@ -64,17 +64,37 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// CA-06: fields that others have set by client-side apply, and that are not applied here, go, but not those of a namespace, which its
-// users label, too.
+// CA-06: fields that others have set by client-side apply or that other installers have set, and that are not applied here, go, but not
+// those of a namespace, which its users label, too.
 func TestApplyAdopts(t *testing.T) {
 	t.Parallel()
-	for path, kind := range map[string]schema.GroupVersionKind{"namespaces/one": KindNamespace, "namespaces/one/configmaps/one": KindConfigMap} {
+	const (
+		namespace, configMap = "namespaces/one", "namespaces/one/configmaps/one"
+		lastApplied          = `"f:kubectl.kubernetes.io/last-applied-configuration":{}`
+	)
+	for name, test := range map[string]struct {
+		path, manager string
+		operation     metav1.ManagedFieldsOperationType
+		annotations   string
+		adopted       bool
+	}{
+		"by client-side apply":              {configMap, "kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, lastApplied, true},
+		"by a user":                         {configMap, "kubectl-edit", metav1.ManagedFieldsOperationUpdate, "", false},
+		"by Helm":                           {configMap, "helm", metav1.ManagedFieldsOperationUpdate, "", true},
+		"by a Helm that applies":            {configMap, "helm", metav1.ManagedFieldsOperationApply, "", true},
+		"a namespace, by Helm":              {namespace, "helm", metav1.ManagedFieldsOperationUpdate, "", false},
+		"a namespace, by client-side apply": {namespace, "kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, lastApplied, false},
+	} {
+		path, kind := test.path, KindConfigMap
+		if path == namespace {
+			kind = KindNamespace
+		}
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(kind)
 		live.SetName("one")
-		live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate,
-			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(
-				`{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}},"f:labels":{"f:team":{}}}}`)}})
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: test.manager, Operation: test.operation, APIVersion: "v1",
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(
+				`{"f:metadata":{"f:annotations":{` + test.annotations + `},"f:labels":{"f:team":{}}}}`)}})
 		desired := live.DeepCopy()
 		desired.SetManagedFields(nil)
 		if kind == KindConfigMap {
@@ -101,12 +121,12 @@ func TestApplyAdopts(t *testing.T) {
 		if err := cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(Reference, Change) {}); err != nil {
 			t.Fatal(err)
 		}
-		want := "application/json-patch+json application/apply-patch+yaml"
-		if kind == KindNamespace {
-			want = "application/apply-patch+yaml"
+		want := "application/apply-patch+yaml"
+		if test.adopted {
+			want = "application/json-patch+json " + want
 		}
 		if got := strings.Join(patches, " "); got != want {
-			t.Errorf("%s: patches %s, want %s", kind.Kind, got, want)
+			t.Errorf("%s: patches %s, want %s", name, got, want)
 		}
 	}
 }

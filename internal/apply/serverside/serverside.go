@@ -36,16 +36,20 @@ type Client interface {
 	Delete(ctx context.Context, object *unstructured.Unstructured) error
 }
 
-// Adopt hands the fields of an object on the cluster that other managers have set to the field manager of the client: a field that is not
-// applied any more would stay for ever, and what is merged from two installers is what none of them means. Those of a namespace stay
-// theirs, as it belongs to its users, too. It returns the object as it is then, also if the fields may not be changed.
+// Installers are the field managers of other programs that install the same: the operator of Open Cluster Management, clusteradm and Helm.
+// Each may have come after this one, which does not leave what they have set when it comes back.
+var Installers = sets.New("registration-operator", "clusteradm", "helm")
+
+// Adopt hands the fields of an object on the cluster that other managers have set or applied to the field manager of the client: a field
+// that is not applied any more would stay for ever, and what is merged from two installers is what none of them means. Those of a namespace
+// stay theirs, as it belongs to its users, too. It returns the object as it is then, also if the fields may not be changed.
 func Adopt(ctx context.Context, c Client, manager string, live *unstructured.Unstructured, others sets.Set[string]) (
 	*unstructured.Unstructured, error,
 ) {
 	if others.Len() == 0 || live.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
 		return live, nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, others, manager)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(asUpdated(live, others), others, manager)
 	if err != nil || len(patch) == 0 {
 		return live, err
 	}
@@ -54,6 +58,19 @@ func Adopt(ctx context.Context, c Client, manager string, live *unstructured.Uns
 		return live, nil
 	}
 	return adopted, err
+}
+
+// asUpdated is the object with what managers have applied as if they had set it otherwise, which is all that csaupgrade hands over.
+func asUpdated(live *unstructured.Unstructured, managers sets.Set[string]) *unstructured.Unstructured {
+	entries := live.GetManagedFields()
+	for i := range entries {
+		if managers.Has(entries[i].Manager) && entries[i].Subresource == "" {
+			entries[i].Operation = metav1.ManagedFieldsOperationUpdate
+		}
+	}
+	updated := live.DeepCopy()
+	updated.SetManagedFields(entries)
+	return updated
 }
 
 // Apply applies an object, or, where that is not permitted, creates or updates it. What never changes of an object, such as the selector of

@@ -573,7 +573,7 @@ func TestKlusterletAddresses(t *testing.T) {
 }
 
 // KL-02: a Deployment that the operator of Open Cluster Management has made is taken over in place: it stays, and loses what only that
-// operator has set.
+// operator has set, also if that has come back meanwhile.
 func TestKlusterletTakesOver(t *testing.T) {
 	t.Parallel()
 	const name = "kl-taken-over"
@@ -589,10 +589,29 @@ func TestKlusterletTakesOver(t *testing.T) {
 	}
 	framework.Create(t, c, newKlusterlet(name, operatorv1.InstallModeDefault))
 	awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied", "RegistrationDesiredDegraded=False/DeploymentsFunctional")
-	ours := awaitExists(t, c, &appsv1.Deployment{ObjectMeta: named(namespace, theirs.Name)})
-	pod := ours.Spec.Template.Spec
-	if ours.UID != theirs.UID || len(pod.Containers) != 1 || pod.Containers[0].Image != "registration:test" || pod.HostNetwork {
-		t.Errorf("the Deployment was replaced: %t; its pods are %+v", ours.UID != theirs.UID, pod)
+	key := client.ObjectKeyFromObject(theirs)
+	isOurs := func(ctx context.Context) error {
+		ours := &appsv1.Deployment{}
+		if err := c.Get(ctx, key, ours); err != nil {
+			return err
+		}
+		pod := ours.Spec.Template.Spec
+		if ours.UID != theirs.UID || len(pod.Containers) != 1 || pod.Containers[0].Image != "registration:test" || pod.HostNetwork {
+			return fmt.Errorf("the Deployment was replaced: %t; its pods are %+v", ours.UID != theirs.UID, pod)
+		}
+		return nil
 	}
+	if err := isOurs(t.Context()); err != nil {
+		t.Error(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		again := &appsv1.Deployment{}
+		if err := c.Get(ctx, key, again); err != nil {
+			return err
+		}
+		again.Spec.Template.Spec = *theirs.Spec.Template.Spec.DeepCopy()
+		return c.Update(ctx, again, client.FieldOwner("registration-operator"))
+	})
+	env.Eventually(t, isOurs)
 	removeKlusterlet(t, c, name)
 }
