@@ -109,6 +109,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		if before, err = serverside.Adopt(ctx, direct, FieldManager, before, formerManagers(before)); err != nil {
 			return "", c.Explain(doing, err)
 		}
+		object = withRelease(object, before)
 	}
 	after, err := c.write(ctx, direct, object)
 	switch {
@@ -197,15 +198,21 @@ func isBootstrapToken(object *unstructured.Unstructured) bool {
 // lastApplied is the field that client-side apply keeps its copy in.
 var lastApplied = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
 
-// formerManagers are the managers of fields that an object has by client-side apply, such as kubectl's, and those of other installers.
-// ClusterManagers and Klusterlets are written by users, too: what these have set otherwise stays theirs.
+// keptKinds are those whose objects keep what other installers have set and is not applied here. Users write ClusterManagers and
+// Klusterlets, too. A Secret may have the only key of the CA of a hub, and what was asked of a volume never changes. By an annotation that
+// it has set, Helm does not delete a CustomResourceDefinition, with all that is stored of its kind, when a chart leaves that out.
+var keptKinds = []schema.GroupVersionKind{KindClusterManager, KindKlusterlet, KindSecret, KindCRD,
+	{Version: "v1", Kind: "PersistentVolumeClaim"}}
+
+// formerManagers are the managers of fields that an object has by client-side apply, such as kubectl's, and those of other installers,
+// unless it keeps theirs.
 func formerManagers(object *unstructured.Unstructured) sets.Set[string] {
 	managers := sets.New[string]()
 	entries := object.GetManagedFields()
 	for _, entry := range csaupgrade.FindFieldsOwners(entries, metav1.ManagedFieldsOperationUpdate, lastApplied) {
 		managers.Insert(entry.Manager)
 	}
-	if kind := object.GroupVersionKind(); kind == KindClusterManager || kind == KindKlusterlet {
+	if slices.Contains(keptKinds, object.GroupVersionKind()) {
 		return managers
 	}
 	for _, entry := range entries {

@@ -2,6 +2,7 @@ package installation
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -65,13 +66,15 @@ func TestNew(t *testing.T) {
 }
 
 // CA-06: fields that others have set by client-side apply or that other installers have set, and that are not applied here, go, but not
-// those of a namespace, which its users label, too.
+// those of a namespace, which its users label, too, nor what Helm has in a Secret. The release of Helm that an object is of is still found.
 func TestApplyAdopts(t *testing.T) {
 	t.Parallel()
 	const (
-		namespace, configMap = "namespaces/one", "namespaces/one/configmaps/one"
-		lastApplied          = `"f:kubectl.kubernetes.io/last-applied-configuration":{}`
+		namespace, configMap, secret = "namespaces/one", "namespaces/one/configmaps/one", "namespaces/one/secrets/one"
+		lastApplied                  = `"f:kubectl.kubernetes.io/last-applied-configuration":{}`
 	)
+	kinds := map[string]schema.GroupVersionKind{namespace: KindNamespace, configMap: KindConfigMap, secret: KindSecret}
+	release := map[string]string{annotationReleaseName: "ocm", annotationReleaseNamespace: "one"}
 	for name, test := range map[string]struct {
 		path, manager string
 		operation     metav1.ManagedFieldsOperationType
@@ -82,13 +85,12 @@ func TestApplyAdopts(t *testing.T) {
 		"by a user":                         {configMap, "kubectl-edit", metav1.ManagedFieldsOperationUpdate, "", false},
 		"by Helm":                           {configMap, "helm", metav1.ManagedFieldsOperationUpdate, "", true},
 		"by a Helm that applies":            {configMap, "helm", metav1.ManagedFieldsOperationApply, "", true},
+		"a Secret, by Helm":                 {secret, "helm", metav1.ManagedFieldsOperationUpdate, "", false},
+		"a Secret, by client-side apply":    {secret, "kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, lastApplied, true},
 		"a namespace, by Helm":              {namespace, "helm", metav1.ManagedFieldsOperationUpdate, "", false},
 		"a namespace, by client-side apply": {namespace, "kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, lastApplied, false},
 	} {
-		path, kind := test.path, KindConfigMap
-		if path == namespace {
-			kind = KindNamespace
-		}
+		path, kind := test.path, kinds[test.path]
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(kind)
 		live.SetName("one")
@@ -97,19 +99,29 @@ func TestApplyAdopts(t *testing.T) {
 				`{"f:metadata":{"f:annotations":{` + test.annotations + `},"f:labels":{"f:team":{}}}}`)}})
 		desired := live.DeepCopy()
 		desired.SetManagedFields(nil)
-		if kind == KindConfigMap {
+		live.SetAnnotations(release)
+		if kind != KindNamespace {
 			live.SetNamespace("one")
 			desired.SetNamespace("one")
 		}
 		var patches []string
+		var applied unstructured.Unstructured
 		api := http.NewServeMux()
 		api.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
 			answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{
-				{Name: "namespaces", Kind: "Namespace"}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
+				{Name: "namespaces", Kind: "Namespace"}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
+				{Name: "secrets", Kind: "Secret", Namespaced: true}}})
 		})
 		api.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 		api.HandleFunc("PATCH /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) {
 			patches = append(patches, r.Header.Get("Content-Type"))
+			var body any
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Error(err)
+			}
+			if object, isObject := body.(map[string]any); isObject { // and no list of changes
+				applied.Object = object
+			}
 			answer(t, w, http.StatusOK, live.Object)
 		})
 		server := httptest.NewServer(api)
@@ -127,6 +139,9 @@ func TestApplyAdopts(t *testing.T) {
 		}
 		if got := strings.Join(patches, " "); got != want {
 			t.Errorf("%s: patches %s, want %s", name, got, want)
+		}
+		if got := applied.GetAnnotations(); !maps.Equal(got, release) {
+			t.Errorf("%s: applied with %v, want %v", name, got, release)
 		}
 	}
 }

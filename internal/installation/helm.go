@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,6 +51,22 @@ func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*
 		}
 	}
 	return nil
+}
+
+// withRelease is an object to apply with the annotations by which it is of a release on the cluster, if it is of one. They would go with
+// the other fields of Helm, and without them nothing is found to take from it.
+func withRelease(object, live *unstructured.Unstructured) *unstructured.Unstructured {
+	marked, annotations := object.DeepCopy(), map[string]string{}
+	maps.Copy(annotations, object.GetAnnotations())
+	for _, name := range []string{annotationReleaseName, annotationReleaseNamespace} {
+		if value, has := live.GetAnnotations()[name]; has {
+			annotations[name] = value
+		}
+	}
+	if len(annotations) > 0 {
+		marked.SetAnnotations(annotations)
+	}
+	return marked
 }
 
 func deploymentsLast(objects []*unstructured.Unstructured) []*unstructured.Unstructured {

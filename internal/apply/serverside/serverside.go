@@ -49,7 +49,8 @@ func Adopt(ctx context.Context, c Client, manager string, live *unstructured.Uns
 	if others.Len() == 0 || live.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
 		return live, nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(asUpdated(live, others), others, manager)
+	updated, others := asUpdated(live, others, manager)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(updated, others, manager)
 	if err != nil || len(patch) == 0 {
 		return live, err
 	}
@@ -60,17 +61,21 @@ func Adopt(ctx context.Context, c Client, manager string, live *unstructured.Uns
 	return adopted, err
 }
 
-// asUpdated is the object with what managers have applied as if they had set it otherwise, which is all that csaupgrade hands over.
-func asUpdated(live *unstructured.Unstructured, managers sets.Set[string]) *unstructured.Unstructured {
-	entries := live.GetManagedFields()
+// asUpdated is an object with what managers have applied as if others had set it otherwise, and the names of all of them: csaupgrade hands
+// over nothing that was applied, and of two entries of one name for one version of the API only the first.
+func asUpdated(live *unstructured.Unstructured, managers sets.Set[string], own string) (*unstructured.Unstructured, sets.Set[string]) {
+	entries, names := live.GetManagedFields(), managers.Clone()
 	for i := range entries {
-		if managers.Has(entries[i].Manager) && entries[i].Subresource == "" {
-			entries[i].Operation = metav1.ManagedFieldsOperationUpdate
+		entry := &entries[i]
+		applied := entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+		if applied && entry.Manager != own && managers.Has(entry.Manager) {
+			entry.Manager, entry.Operation = entry.Manager+" (applied)", metav1.ManagedFieldsOperationUpdate
+			names.Insert(entry.Manager)
 		}
 	}
 	updated := live.DeepCopy()
 	updated.SetManagedFields(entries)
-	return updated
+	return updated, names
 }
 
 // Apply applies an object, or, where that is not permitted, creates or updates it. What never changes of an object, such as the selector of

@@ -2,7 +2,9 @@ package serverside
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 type recorder struct {
 	Client
 	requests              []string
+	patch                 []byte // the last one
 	applied, patched, del error
 }
 
@@ -28,8 +31,8 @@ func (r *recorder) Apply(_ context.Context, object *unstructured.Unstructured) (
 	return object, err
 }
 
-func (r *recorder) Patch(_ context.Context, object *unstructured.Unstructured, _ []byte) (*unstructured.Unstructured, error) {
-	r.requests = append(r.requests, "patch")
+func (r *recorder) Patch(_ context.Context, object *unstructured.Unstructured, patch []byte) (*unstructured.Unstructured, error) {
+	r.requests, r.patch = append(r.requests, "patch"), patch
 	return object, r.patched
 }
 
@@ -115,6 +118,52 @@ func TestAdopt(t *testing.T) {
 		}
 		if got := strings.Join(server.requests, ", "); got != test.requests {
 			t.Errorf("%s: %s, want %s", name, got, test.requests)
+		}
+	}
+}
+
+// All that a manager has is taken over: what it has applied, and what it has set otherwise. That of others stays theirs.
+func TestAdoptsAll(t *testing.T) {
+	t.Parallel()
+	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	entry := func(manager string, operation metav1.ManagedFieldsOperationType, label string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:` + label + `":{}}}}`)}
+	}
+	ofHelm := []metav1.ManagedFieldsEntry{entry("helm", apply, "a"), entry("helm", update, "b"), entry("kubectl-edit", update, "c")}
+	for name, test := range map[string]struct {
+		own    []metav1.ManagedFieldsEntry
+		others sets.Set[string]
+		want   string
+	}{
+		"never applied here": {others: sets.New("helm"), want: `"f:a":{},"f:b":{}`},
+		"applied here before": {own: []metav1.ManagedFieldsEntry{entry("capstan", apply, "d")}, others: sets.New("helm"),
+			want: `"f:a":{},"f:b":{},"f:d":{}`},
+		"set here otherwise, too": {own: []metav1.ManagedFieldsEntry{entry("capstan", apply, "d"), entry("capstan", update, "e")},
+			others: sets.New("helm", "capstan"), want: `"f:a":{},"f:b":{},"f:d":{},"f:e":{}`},
+	} {
+		live := objectOf(schema.GroupKind{Kind: "Secret"}, "7")
+		live.SetManagedFields(append(test.own, ofHelm...))
+		server := &recorder{}
+		if _, err := Adopt(t.Context(), server, "capstan", live, test.others); err != nil {
+			t.Fatal(err)
+		}
+		var patch []struct{ Value json.RawMessage }
+		var entries []metav1.ManagedFieldsEntry
+		if err := json.Unmarshal(server.patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(patch[0].Value, &entries); err != nil {
+			t.Fatal(err)
+		}
+		left := map[string]string{}
+		for _, entry := range entries {
+			left[entry.Manager+" "+string(entry.Operation)] = entry.FieldsV1.String()
+		}
+		want := map[string]string{"capstan Apply": `{"f:metadata":{"f:labels":{` + test.want + `}}}`,
+			"kubectl-edit Update": `{"f:metadata":{"f:labels":{"f:c":{}}}}`}
+		if !maps.Equal(left, want) {
+			t.Errorf("%s: %v, want %v", name, left, want)
 		}
 	}
 }

@@ -100,8 +100,11 @@ func TestAdviceAfterHelm(t *testing.T) {
 	c := server.Client(t)
 	server.Capstan(t, "", "init").Succeeds(t)
 	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: "cluster-manager"}}
-	framework.MergePatch(t, c, operator, `{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
-		"meta.helm.sh/release-name": "`+release+`", "meta.helm.sh/release-namespace": "`+fleet.NamespaceOperators+`"}}}`)
+	ofHelm := framework.Merge(`{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
+		"meta.helm.sh/release-name": "` + release + `", "meta.helm.sh/release-namespace": "` + fleet.NamespaceOperators + `"}}}`)
+	if err := c.Patch(t.Context(), operator, ofHelm, client.FieldOwner("helm")); err != nil {
+		t.Fatal(err)
+	}
 	record := func(name string) *corev1.Secret {
 		return &corev1.Secret{Type: "helm.sh/release.v1", ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators,
 			Name: "sh.helm.release.v1." + name + ".v1", Labels: map[string]string{"owner": "helm", "name": name}}}
