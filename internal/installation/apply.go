@@ -94,7 +94,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		object = object.DeepCopy()
 		crdversion.Set(object, c.version)
 	}
-	direct := objects{client}
+	direct := objects{client: client}
 	before, err := direct.Get(ctx, object)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -147,8 +147,7 @@ func (c *Cluster) DryRunApply(ctx context.Context, object *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	_, err = client.Apply(ctx, object.GetName(), object,
-		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	_, err = serverside.ApplyOrUpdate(ctx, objects{client, []string{metav1.DryRunAll}}, object)
 	return err
 }
 

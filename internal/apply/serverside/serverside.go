@@ -78,10 +78,10 @@ func asUpdated(live *unstructured.Unstructured, managers sets.Set[string], own s
 	return updated, names
 }
 
-// Apply applies an object, or, where that is not permitted, creates or updates it. What never changes of an object, such as the selector of
-// a Deployment, is changed by deleting it first, unless that would delete what users have stored.
+// Apply is ApplyOrUpdate, but changes what never changes of an object, such as the selector of a Deployment, by deleting it first, unless
+// that would delete what users have stored.
 func Apply(ctx context.Context, c Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	applied, err := applyOrUpdate(ctx, c, object)
+	applied, err := ApplyOrUpdate(ctx, c, object)
 	if !immutable(err) || slices.Contains(withData, object.GroupVersionKind().GroupKind()) {
 		return applied, err
 	}
@@ -90,7 +90,7 @@ func Apply(ctx context.Context, c Client, object *unstructured.Unstructured) (*u
 	}
 	anew := object.DeepCopy()
 	anew.SetResourceVersion("")
-	return applyOrUpdate(ctx, c, anew)
+	return ApplyOrUpdate(ctx, c, anew)
 }
 
 // withData are the kinds whose objects hold what users have stored. Those of operators do: what they install goes with them.
@@ -102,16 +102,18 @@ var withData = []schema.GroupKind{
 	{Group: operatorv1.GroupVersion.Group, Kind: "Klusterlet"},
 }
 
-func applyOrUpdate(ctx context.Context, c Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// ApplyOrUpdate applies an object, or, where that is not permitted, creates or updates it. Where that is not permitted either, the error
+// says what is missing to apply it.
+func ApplyOrUpdate(ctx context.Context, c Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	applied, denied := c.Apply(ctx, object)
 	if !apiclient.Denied(denied) {
 		return applied, denied
 	}
 	updated, err := createOrUpdate(ctx, c, object)
-	if err != nil {
+	if apiclient.Denied(err) {
 		return nil, denied // which says what is missing
 	}
-	return updated, nil
+	return updated, err
 }
 
 // createOrUpdate is for who may not patch. What the object does not set stays as it is.

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/installation"
 )
 
-// verbsToApply are what server-side apply takes.
+// verbsToApply are what server-side apply takes. Who may not patch may do with the right to update.
 var verbsToApply = []string{"get", "create", "patch"}
 
 // concurrency is how many reviews are made at a time.
@@ -52,6 +52,11 @@ func (c *Cluster) MissingRights(ctx context.Context, objects []*unstructured.Uns
 	for _, right := range needed {
 		group.Go(func() error {
 			allowed, err := c.isAllowed(groupCtx, right)
+			if err == nil && !allowed && right.verb == "patch" {
+				update := right
+				update.verb = "update"
+				allowed, err = c.isAllowed(groupCtx, update)
+			}
 			if err == nil && !allowed {
 				mu.Lock()
 				defer mu.Unlock()

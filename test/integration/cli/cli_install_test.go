@@ -339,7 +339,7 @@ func TestInitAdopts(t *testing.T) {
 	if err := c.Create(t.Context(), toAnother); err != nil {
 		t.Fatal(err)
 	}
-	mayNotDelete(t, server).Capstan(t, "", "init").Ends(t, 1, "may not do all that it takes",
+	mayAll(t, server, "keeps-all", "get", "list", "watch", "create", "update", "patch").Capstan(t, "", "init").Ends(t, 1, "may not do all that it takes",
 		"delete clusterrolebindings.rbac.authorization.k8s.io")
 	server.Capstan(t, "", "init").Succeeds(t)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(toAnother), toAnother); err != nil || toAnother.RoleRef.Name != "cluster-manager" {
@@ -359,12 +359,12 @@ func TestInitAdopts(t *testing.T) {
 	}
 }
 
-// mayNotDelete is the server for a user who may do everything but delete.
-func mayNotDelete(t *testing.T, server *env.Server) *env.Server {
+// mayAll is the server for a user who may do this with everything, and give roles and bind them.
+func mayAll(t *testing.T, server *env.Server, user string, verbs ...string) *env.Server {
 	t.Helper()
-	c, name := server.Client(t), metav1.ObjectMeta{Name: "keeps-all"}
+	c, name := server.Client(t), metav1.ObjectMeta{Name: user}
 	role := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"},
-		Verbs: []string{"get", "list", "watch", "create", "update", "patch", "escalate", "bind"}}}}
+		Verbs: append(verbs, "escalate", "bind")}}}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: name,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name.Name}}}
@@ -379,7 +379,7 @@ func mayNotDelete(t *testing.T, server *env.Server) *env.Server {
 	return &weak
 }
 
-// CA-11: all permissions that are missing are listed, and nothing is changed.
+// CA-11: all permissions that are missing are listed, and nothing is changed. To create and to update takes the place of to patch.
 func TestInitWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := env.StartSandbox(t)
@@ -401,6 +401,17 @@ func TestInitWithoutRights(t *testing.T) {
 	weak.Capstan(t, "", "init").Ends(t, 1, "may not do all that it takes", "create clusterroles.rbac.authorization.k8s.io",
 		"patch customresourcedefinitions.apiextensions.k8s.io", "create namespaces", "create clustermanagers.operator.open-cluster-management.io")
 	wantSame(t, before, everything(t, server))
+
+	updates := mayAll(t, server, "updates", "get", "list", "watch", "create", "update")
+	updates.Capstan(t, "", "init").Succeeds(t)
+	updates.Capstan(t, "", "init", "--image-registry", "registry.example.com/updated").Succeeds(t)
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management", Name: "cluster-manager"}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(operator), operator); err != nil {
+		t.Fatal(err)
+	}
+	if image := operator.Spec.Template.Spec.Containers[0].Image; !strings.HasPrefix(image, "registry.example.com/updated/") {
+		t.Errorf("the image of the operator is %s", image)
+	}
 }
 
 // CA-15, CA-16, CA-17, CA-19, CA-28, CA-41: an agent is installed in a cluster and taken out again, and nothing is left.
