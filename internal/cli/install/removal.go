@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -283,3 +284,6 @@ func chartReferences(ctx context.Context, in *Cluster, chart string, values map[
 	}
 	return append(refs, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: fleet.NamespaceOperators}), nil
 }
+
+// forceAfter is how long the owner of a finalizer has with --force.
+const forceAfter = 30 * time.Second

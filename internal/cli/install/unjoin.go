@@ -3,18 +3,13 @@ package install
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -195,89 +190,6 @@ func (u *unjoining) severalKlusterlets(ctx context.Context, found []operatorv1.K
 		u.in.Source(), len(found), u.cluster, lines.String())
 }
 
-// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that. On
-// the namespace of the operator it says that this goes with the Klusterlet.
-const annotationUnjoining = "capstan.io/unjoining"
-
-// resume finds what an interrupted run has left, and what it was of. An annotation counts only for its own namespace, and not if the agent
-// of a Klusterlet that exists runs in it.
-func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) (left bool, err error) {
-	namespaces, err := u.in.List(ctx, installation.KindNamespace, "", "")
-	if err != nil {
-		return false, err
-	}
-	removing := false // the operator, too
-	for i := range namespaces {
-		klusterlet := &operatorv1.Klusterlet{}
-		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
-		runsHere := func(agent operatorv1.Klusterlet) bool { return namespaceOfAgent(&agent) == namespaces[i].GetName() }
-		isChosen := klusterlet.Spec.ClusterName == u.cluster && (u.name == "" || klusterlet.Name == u.name)
-		removing = removing || marked && isChosen && namespaces[i].GetName() == fleet.NamespaceOperators
-		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && isChosen {
-			u.klusterlet, u.resumed = klusterlet, true
-			return true, u.findManaged(ctx)
-		}
-	}
-	if len(others) > 0 || removing {
-		return len(others) == 0, nil
-	}
-	u.idle, err = u.hasOperatorObjects(ctx)
-	return u.idle && u.force, err // without --force, the name of the cluster may be a wrong one
-}
-
-// hasOperatorObjects reports whether there is anything of the operator but what may stay: its namespace and the kinds of agents.
-func (u *unjoining) hasOperatorObjects(ctx context.Context) (bool, error) {
-	refs, err := u.operatorObjects(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, of := range refs {
-		if of.GroupVersionKind == installation.KindNamespace || slices.Contains(agentKinds, of) {
-			continue
-		}
-		if object, err := u.in.Get(ctx, of); err != nil || object != nil {
-			return object != nil, err
-		}
-	}
-	return false, nil
-}
-
-// annotateNamespace puts what a later run needs of the Klusterlet on a namespace.
-func (u *unjoining) annotateNamespace(ctx context.Context, name string) error {
-	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name}
-	object, err := u.in.Get(ctx, namespace)
-	if err != nil || object == nil || u.DryRun {
-		return err
-	}
-	minimal := operatorv1.Klusterlet{}
-	minimal.Name, minimal.UID = u.klusterlet.Name, u.klusterlet.UID
-	minimal.Spec.ClusterName, minimal.Spec.Namespace = u.klusterlet.Spec.ClusterName, u.klusterlet.Spec.Namespace
-	minimal.Spec.DeployOption = u.klusterlet.Spec.DeployOption
-	content, err := json.Marshal(minimal)
-	if err != nil {
-		return err
-	}
-	return u.patchAnnotation(ctx, namespace, string(content))
-}
-
-// clearAnnotation takes that off a namespace, if it is there.
-func (u *unjoining) clearAnnotation(ctx context.Context, name string) error {
-	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name}
-	object, err := u.in.Get(ctx, namespace)
-	if err != nil || object == nil || object.GetAnnotations()[annotationUnjoining] == "" {
-		return err
-	}
-	return u.patchAnnotation(ctx, namespace, nil)
-}
-
-func (u *unjoining) patchAnnotation(ctx context.Context, namespace installation.Reference, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationUnjoining: value}}})
-	if err != nil {
-		return err
-	}
-	return u.in.Patch(ctx, namespace, patch)
-}
-
 // agentNamespace is where the agent runs, or has run.
 func (u *unjoining) agentNamespace() string {
 	if u.klusterlet == nil {
@@ -381,202 +293,6 @@ func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedMa
 	return nil
 }
 
-// removeAgent deletes the Klusterlet, for which its operator deletes the agent, and what that leaves: the kinds on the managed cluster, for
-// which the namespace of a hosted agent has the kubeconfig, and that namespace.
-func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
-	if u.klusterlet != nil && !u.resumed {
-		if err := u.removeKlusterlet(ctx, removal); err != nil {
-			return err
-		}
-	}
-	if err := u.removeKinds(ctx, removal); err != nil {
-		return err
-	}
-	namespace := u.agentNamespace()
-	if of, ok := u.elsewhere[namespace]; ok && u.klusterlet == nil {
-		u.Note("Namespace %s stays: it is that of Klusterlet %s, whose agent runs in another cluster.", namespace, of)
-		return nil
-	}
-	return removal.deleteNamespace(ctx, namespace)
-}
-
-// hostedElsewhere finds the Klusterlets whose agents are for this cluster and run in another one, by the namespaces that they have here:
-// there is no Deployment in them.
-func (u *unjoining) hostedElsewhere(ctx context.Context) (map[string]string, error) {
-	namespaces, err := u.in.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere := map[string]string{}
-	for i := range namespaces {
-		name, klusterlet := namespaces[i].GetName(), namespaces[i].GetLabels()[fleet.LabelKlusterlet]
-		if u.klusterlet != nil && u.klusterlet.Name == klusterlet || namespaces[i].GetDeletionTimestamp() != nil {
-			continue
-		}
-		agents, err := u.in.List(ctx, installation.KindDeployment, name, fleet.LabelCreatedByKlusterlet+"="+klusterlet)
-		if err != nil {
-			return nil, err
-		}
-		if len(agents) == 0 {
-			elsewhere[name] = klusterlet
-		}
-	}
-	return elsewhere, nil
-}
-
-func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) error {
-	of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: u.klusterlet.Name}
-	klusterlet, err := u.in.Get(ctx, of)
-	if err != nil || klusterlet == nil {
-		return err
-	}
-	if err := u.annotateNamespace(ctx, u.agentNamespace()); err != nil {
-		return err
-	}
-	return removal.deleteCustom(ctx, of, klusterletOperator, forced{release: func(ctx context.Context) error {
-		return u.deleteRelated(ctx, klusterlet, removal)
-	}})
-}
-
-// deleteRelated does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent
-// first. The list does not say on which of the two clusters of a hosted agent an object is, and the other one may have one of that name.
-func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.Unstructured, here *removal) error {
-	if err := u.releaseWorks(ctx); err != nil {
-		return err
-	}
-	refs, err := related(ctx, u.in, klusterlet)
-	if err != nil {
-		return err
-	}
-	others, err := klusterlets(ctx, u.in)
-	if err != nil {
-		return err
-	}
-	var there *removal
-	if isHosted(klusterlet) && u.managed != nil {
-		there = &removal{Global: u.Global, in: clusterOf(u.managed), force: u.force}
-	}
-	shares := isHosted(klusterlet) || len(others) > 1
-	for _, of := range slices.Backward(refs) {
-		forAddOns := of.GroupVersionKind == installation.KindNamespace && of.Name == fleet.NamespaceAgentAddOn
-		if of.GroupVersionKind == installation.KindCRD || forAddOns && shares {
-			continue
-		}
-		owner := klusterlet.GetName()
-		if forAddOns {
-			owner = "" // of all Klusterlets
-		}
-		if err := here.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
-			return err
-		}
-		if there == nil {
-			continue
-		}
-		if err := there.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// releaseWorks takes the finalizers off what records what an agent has applied: that stays on the cluster.
-func (u *unjoining) releaseWorks(ctx context.Context) error {
-	if u.managed == nil {
-		return nil
-	}
-	applied, err := appliedWorks(ctx, u.managed, string(u.klusterlet.UID))
-	if err != nil {
-		return err
-	}
-	managed := clusterOf(u.managed)
-	for i := range applied {
-		of := installation.Reference{GroupVersionKind: installation.KindAppliedManifestWork, Name: applied[i].Name}
-		_, err := managed.RemoveFinalizers(ctx, of, func(string) bool { return true })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// operatorObjects are the operator and what it has installed for agents, as far as they may be removed.
-func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
-	const stays = "The operator stays in %s, with its kinds and those of agents: %s."
-	if !u.purgeOperator {
-		u.Note(stays, u.in.Server(), "--purge-operator is false")
-		return nil, nil
-	}
-	all, err := klusterlets(ctx, u.in)
-	if err != nil {
-		return nil, err
-	}
-	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
-	if i := slices.IndexFunc(all, isOther); i >= 0 {
-		u.Note(stays, u.in.Server(), "there is Klusterlet "+all[i].Name)
-		return nil, nil
-	}
-	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
-		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
-		"images":     map[string]any{"imageCredentials": map[string]any{"createImageCredentials": true, "dockerConfigJson": "{}"}},
-	}, clusterManagerOperator)
-	if err != nil {
-		return nil, err
-	}
-	if hosted := slices.Sorted(maps.Values(u.elsewhere)); len(hosted) > 0 {
-		u.Note(kindsStay, u.in.Server(), hosted[0])
-		return refs, nil
-	}
-	return slices.Concat(agentKinds, refs), nil // the namespace, which has the annotation, last
-}
-
-const kindsStay = "The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too."
-
-// agentKinds are the kinds that the operator has installed on the managed cluster, which it leaves there for what users have stored.
-var agentKinds = []installation.Reference{
-	{GroupVersionKind: installation.KindCRD, Name: installation.CRDAppliedManifestWorks},
-	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterClaims},
-	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterProperties},
-}
-
-// removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them, or the operator is there, too, with
-// which they go.
-func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
-	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil {
-		return nil
-	}
-	managed := clusterOf(u.managed)
-	if same, err := isSame(ctx, u.in, managed); same || err != nil {
-		return err
-	}
-	agents, err := managed.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
-	if err != nil {
-		return err
-	}
-	if len(agents) > 0 && !u.DryRun {
-		u.Note(kindsStay, u.cluster, agents[0].GetLabels()[fleet.LabelKlusterlet])
-		return nil
-	}
-	there := &removal{Global: u.Global, in: managed, force: u.force}
-	err = there.deleteAll(ctx, agentKinds)
-	here.deleted = append(here.deleted, there.deleted...)
-	return err
-}
-
-// isSame reports whether two kubeconfigs lead to one cluster: the UID of the namespace that every cluster has is its own.
-func isSame(ctx context.Context, one, other *Cluster) (bool, error) {
-	var uids [2]types.UID
-	for i, cluster := range []*Cluster{one, other} {
-		system, err := cluster.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: metav1.NamespaceSystem})
-		if err != nil {
-			return false, err
-		}
-		if system != nil {
-			uids[i] = system.GetUID()
-		}
-	}
-	return uids[0] != "" && uids[0] == uids[1], nil
-}
-
 // printResult prints what is done, and how what works have applied is deleted, where that was left.
 func (u *unjoining) printResult(ctx context.Context) error {
 	left, err := u.remainingWorks(ctx)
@@ -617,6 +333,3 @@ func (u *unjoining) remainingWorks(ctx context.Context) ([]string, error) {
 	}
 	return names, err
 }
-
-// forceAfter is how long the owner of a finalizer has with --force.
-const forceAfter = 30 * time.Second
