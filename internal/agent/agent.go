@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -43,9 +44,9 @@ type Agent struct {
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
 	record        clientcert.Recorder
-	report        *hubreport.Report // of the registration part, for an operator; nil if there is none
-	addOns        bool              // the hub has them
-	hubHash       string            // of the hub that it works with
+	report        *hubreport.Report     // of the registration part, for an operator; nil if there is none
+	hubHash       string                // of the hub that it works with
+	lease         *coordinationv1.Lease // as that hub has it when it lets the agent work; nil if it has none
 	working       atWork
 }
 

@@ -66,7 +66,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		}
 	}
 	if err := heartbeat.Register(mgr, heartbeat.Options{
-		Hub: hub, Leases: uncached, CheckHub: connection.CheckNow, Record: a.record, Report: a.report, Clock: a.clock,
+		Hub: hub, Leases: uncached, Lease: a.lease, CheckHub: connection.CheckNow, Record: a.record, Report: a.report, Clock: a.clock,
 	}); err != nil {
 		return err
 	}

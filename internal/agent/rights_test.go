@@ -15,30 +15,34 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 )
 
-// RG-02: one list reports whether the hub lets an agent work, and whether it has add-ons.
+// RG-02: one request reports whether the hub lets an agent work. Where the agent sends heartbeats, it is the read of their Lease.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Resource: "any"}
-	const addOns, works = "*v1beta1.ManagedClusterAddOnList", "*v1.ManifestWorkList"
+	const lease, works = "*v1.Lease", "*v1.ManifestWorkList"
+	all := Parts{Registration: true, Work: true}
 	for name, test := range map[string]struct {
 		parts  Parts
 		answer error
-		asks   string
+		reads  string
 		waits  bool
-		addOns bool
 	}{
-		"all":                          {Parts{Registration: true, Work: true}, nil, addOns, false, true},
-		"all, refused":                 {Parts{Registration: true, Work: true}, apierrors.NewForbidden(resource, "", nil), addOns, true, false},
-		"all, of a hub without them":   {Parts{Registration: true, Work: true}, apierrors.NewNotFound(resource, ""), addOns, false, false},
-		"registration":                 {Parts{Registration: true}, nil, addOns, false, true},
-		"works":                        {Parts{Work: true}, nil, works, false, false},
-		"works, refused":               {Parts{Work: true}, apierrors.NewForbidden(resource, "", nil), works, true, false},
-		"works, of a hub without them": {Parts{Work: true}, apierrors.NewNotFound(resource, ""), works, true, false},
+		"all":                          {all, nil, lease, false},
+		"all, refused":                 {all, apierrors.NewForbidden(resource, "", nil), lease, true},
+		"all, without a Lease":         {all, apierrors.NewNotFound(resource, ""), lease, false},
+		"registration":                 {Parts{Registration: true}, nil, lease, false},
+		"works":                        {Parts{Work: true}, nil, works, false},
+		"works, refused":               {Parts{Work: true}, apierrors.NewForbidden(resource, "", nil), works, true},
+		"works, of a hub without them": {Parts{Work: true}, apierrors.NewNotFound(resource, ""), works, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var requested []string
 			hub := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+					requested = append(requested, fmt.Sprintf("%T", o))
+					return test.answer
+				},
 				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 					requested = append(requested, fmt.Sprintf("%T", list))
 					return test.answer
@@ -46,8 +50,11 @@ func TestRights(t *testing.T) {
 			}).Build()
 			a := &Agent{Options: NewOptions(), parts: test.parts, identity: identity.Identity{Cluster: "c1"}}
 			err := a.tryRights(t.Context(), hub)
-			if (err != nil) != test.waits || a.addOns != test.addOns || !slices.Equal(requested, []string{test.asks}) {
-				t.Errorf("%v, add-ons: %t, asked for %q", err, a.addOns, requested)
+			if (err != nil) != test.waits || !slices.Equal(requested, []string{test.reads}) {
+				t.Errorf("%v, requested %q, want %q", err, requested, test.reads)
+			}
+			if known := test.answer == nil && test.reads == lease; (a.lease != nil) != known {
+				t.Errorf("the first heartbeat has the Lease: %t, want %t", a.lease != nil, known)
 			}
 		})
 	}

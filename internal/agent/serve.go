@@ -36,6 +36,7 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/relist"
 	"github.com/capstan-io/capstan/internal/featuregates"
@@ -86,7 +87,7 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, transport *htt
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := hubclient.NewCluster(config, a.hubOptions, hubclient.Over(transport), checkOnUnauthorized(connection),
+	hub, err := hubclient.NewCluster(config, a.hubOptions, hubclient.Over(transport), a.onWatchErrors(connection),
 		hubclient.WorksByName(uncached))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
@@ -119,13 +120,10 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 			return err
 		}
 	}
-	if a.addOns {
+	if a.managesAddOns() {
 		if err := a.registerAddOns(mgr, hub, uncached, hubEvents); err != nil {
 			return err
 		}
-	} else if a.managesAddOns() {
-		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+
-			" there and restart the agent to have some", "hub", hub.GetConfig().Host)
 	}
 	if a.parts.Work {
 		return a.registerWork(ctx, mgr, hub, hubEvents)
@@ -143,16 +141,31 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 	}
 }
 
-// checkOnUnauthorized has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests.
-func checkOnUnauthorized(connection *monitor.Monitor) cluster.Option {
+// unservedRetry is how long a cache of add-ons waits for a hub that does not serve them: one of an earlier version, or without their CRDs.
+const unservedRetry = 10 * time.Minute
+
+// onWatchErrors has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests. A hub
+// that does not serve add-ons is no error; their controllers start when it does.
+func (a *Agent) onWatchErrors(connection *monitor.Monitor) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
 			if apierrors.IsUnauthorized(err) {
 				connection.CheckNow()
 			}
+			if apierrors.IsNotFound(err) && isUnservedAddOn(r) {
+				log.FromContext(ctx).Info("The hub has no add-ons of "+addonv1beta1.GroupVersion.String()+
+					"; upgrade it, or install their CRDs there, to have some. The agent tries again", "after", unservedRetry.String())
+				a.sleep(ctx, unservedRetry)
+				return
+			}
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		}
 	}
+}
+
+// isUnservedAddOn reports whether a reflector is that of add-ons and has not listed any since it started.
+func isUnservedAddOn(r *toolscache.Reflector) bool {
+	return r.TypeDescription() == fmt.Sprintf("%T", &addonv1beta1.ManagedClusterAddOn{}) && r.LastSyncResourceVersion() == ""
 }
 
 func (a *Agent) managerOptions(hubHash string) ctrl.Options {
@@ -241,14 +254,12 @@ func (a *Agent) managesAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
-// tryRights fails if the hub does not let the agent read what it is to work on. The hub gives and takes all rights of an agent together, so
-// one list shows all of them. A hub may have no kinds for add-ons.
-func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
-	one := []client.ListOption{client.InNamespace(a.identity.Cluster), client.Limit(1)}
-	if !a.managesAddOns() {
-		return hub.List(ctx, &workv1.ManifestWorkList{}, one...)
+// tryRights fails if the hub does not let the agent work. The hub gives and takes all rights of an agent together, so one request shows all
+// of them: the read of the Lease for the first heartbeat, or a list of works if another process sends heartbeats.
+func (a *Agent) tryRights(ctx context.Context, hub client.Client) (err error) {
+	if !a.parts.Registration {
+		return hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
 	}
-	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, one...)
-	a.addOns = err == nil
-	return client.IgnoreNotFound(err)
+	a.lease, err = heartbeat.ReadLease(ctx, hub, a.identity.Cluster)
+	return client.IgnoreNotFound(err) // heartbeats wait for a Lease that is missing, and nothing else does
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
@@ -88,6 +90,25 @@ func reconciled(t *testing.T, mgr ctrl.Manager, name string, from source.Source)
 	return names
 }
 
+// newManager returns the manager of an agent, with its hub.
+func newManager(t *testing.T, a *Agent, hub *hubclient.Cluster, managed http.RoundTripper) ctrl.Manager {
+	t.Helper()
+	options := a.managerOptions("hash")
+	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+		return mapper, nil
+	}
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://managed.invalid", Transport: managed}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(hub); err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
 // An agent that starts while a restored hub keeps works from agents waits for them as long as that takes, without beginning its connection
 // again, and works meanwhile with what it gets.
 func TestWaitsForWhatTheHubKeeps(t *testing.T) {
@@ -107,19 +128,7 @@ func TestWaitsForWhatTheHubKeeps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		options := a.managerOptions("hash")
-		options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			mapper := meta.NewDefaultRESTMapper(nil)
-			mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-			return mapper, nil
-		}
-		mgr, err := ctrl.NewManager(&rest.Config{Host: "https://managed.invalid", Transport: suspended}, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := mgr.Add(hub); err != nil {
-			t.Fatal(err)
-		}
+		mgr := newManager(t, a, hub, suspended)
 		clusters := reconciled(t, mgr, "clusters", source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
 			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{}))
 		works := reconciled(t, mgr, "works", source.Kind(hub.GetCache(), &workv1.ManifestWork{},
@@ -155,5 +164,70 @@ func TestWaitsForWhatTheHubKeeps(t *testing.T) {
 			t.Error(err)
 		}
 		<-time.After(5 * time.Minute) // until caches that wait to try the hub again have looked up
+	})
+}
+
+// earlierHub has the cluster c1. It serves its add-on once it is upgraded.
+type earlierHub struct {
+	upgraded atomic.Bool
+	refused  atomic.Int32 // requests for add-ons
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *earlierHub) RoundTrip(r *http.Request) (*http.Response, error) {
+	aboutAddOns := strings.HasSuffix(r.URL.Path, "/managedclusteraddons")
+	switch {
+	case aboutAddOns && !h.upgraded.Load():
+		h.refused.Add(1)
+		return answer(r, http.StatusNotFound, body("404 page not found")), nil
+	case r.URL.Query().Get("watch") != "":
+		news, end := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
+		return answer(r, http.StatusOK, news), nil
+	case aboutAddOns:
+		return answer(r, http.StatusOK, body(`{"kind":"ManagedClusterAddOnList","apiVersion":"addon.open-cluster-management.io/v1beta1",`+
+			`"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"c1","name":"addon"}}]}`)), nil
+	}
+	return answer(r, http.StatusOK, body(`{"kind":"ManagedClusterList","apiVersion":"cluster.open-cluster-management.io/v1",`+
+		`"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"c1"}}]}`)), nil
+}
+
+// RG-60: with a hub that does not serve add-ons, an agent does all else, looks for them at long intervals, and has them once the hub is
+// upgraded.
+func TestHubWithoutAddOns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		earlier := &earlierHub{}
+		a := &Agent{Options: NewOptions(), clock: clock.RealClock{}, identity: identity.Identity{Cluster: "c1"}}
+		hub, err := hubclient.NewCluster(&rest.Config{Host: "https://hub.invalid", Transport: earlier}, a.hubOptions, a.onWatchErrors(nil),
+			hubclient.WorksByName(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mgr := newManager(t, a, hub, earlier)
+		clusters := reconciled(t, mgr, "clusters", source.Kind(hub.GetCache(), &clusterv1.ManagedCluster{},
+			&handler.TypedEnqueueRequestForObject[*clusterv1.ManagedCluster]{}))
+		addOns := reconciled(t, mgr, "add-ons", source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
+			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{}))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		if name := <-clusters; name != "c1" {
+			t.Errorf("%s is reconciled, want c1", name)
+		}
+		<-time.After(time.Hour)
+		if got, most := int(earlier.refused.Load()), int(time.Hour/unservedRetry); got == 0 || got > most {
+			t.Errorf("the hub was asked for add-ons %d times in an hour, want at most %d", got, most)
+		}
+		earlier.upgraded.Store(true)
+		upgraded := time.Now()
+		if name := <-addOns; name != "addon" || time.Since(upgraded) > unservedRetry+time.Minute {
+			t.Errorf("%s is reconciled %s after the upgrade", name, time.Since(upgraded))
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-time.After(5 * time.Minute) // until what the caches have started has ended
 	})
 }

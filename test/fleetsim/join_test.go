@@ -24,7 +24,6 @@ var ofAJoin = []string{
 	"agent: create events",
 	"agent: get leases",
 	"agent: list managedclusteraddons",
-	"agent: list managedclusteraddons",
 	"agent: list managedclusters",
 	"agent: list manifestworks",
 	"agent: patch managedclusters/status",

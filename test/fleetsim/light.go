@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/bootstrap"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubca"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
@@ -121,12 +122,13 @@ func (l *light) serve(ctx context.Context) error {
 		return err
 	}
 	s := &session{name: l.name, hub: hub, certificate: certificate, changed: make(chan time.Duration)}
-	if err := s.awaitRights(ctx); err != nil {
+	lease, err := s.awaitRights(ctx)
+	if err != nil {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return authority.Start(ctx) })
-	all.Go(func() error { return s.beat(ctx) })
+	all.Go(func() error { return s.beat(ctx, lease) })
 	own := fields.OneTermEqualSelector("metadata.name", s.name)
 	all.Go(func() error {
 		return s.follow(ctx, &clusterv1.ManagedClusterList{}, client.ListOptions{FieldSelector: own}, s.onCluster)
@@ -139,15 +141,15 @@ func (l *light) serve(ctx context.Context) error {
 
 func ignore(context.Context, client.Object) error { return nil }
 
-// awaitRights makes the request by which the real agent finds out that the hub lets it work.
-func (s *session) awaitRights(ctx context.Context) error {
-	one := []client.ListOption{client.InNamespace(s.name), client.Limit(1)}
+// awaitRights makes the request by which the real agent finds out that the hub lets it work, and returns the Lease for the first heartbeat.
+func (s *session) awaitRights(ctx context.Context) (*coordinationv1.Lease, error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, lastPause) {
-		if err := s.hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, one...); err == nil {
-			return nil
+		lease, err := heartbeat.ReadLease(ctx, s.hub, s.name)
+		if err == nil {
+			return lease, nil
 		}
 		if !sleep(ctx, pause) {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -323,9 +325,7 @@ func results(work *workv1.ManifestWork) (all []conditions.Result) {
 }
 
 // beat renews the lease as soon as the hub accepts the cluster, and then as often as the ManagedCluster says.
-func (s *session) beat(ctx context.Context) error {
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: s.name, Name: fleet.ClusterNamespaceLease}
+func (s *session) beat(ctx context.Context, lease *coordinationv1.Lease) error {
 	period, due, pause := time.Duration(0), (<-chan time.Time)(nil), firstBeatPause
 	for {
 		select {
@@ -334,7 +334,7 @@ func (s *session) beat(ctx context.Context) error {
 		case period = <-s.changed:
 		case <-due:
 		}
-		if err := s.renew(ctx, key, lease); err != nil {
+		if err := s.renew(ctx, lease); err != nil {
 			lease = &coordinationv1.Lease{}
 			due, pause = time.After(pause), min(2*pause, lastBeatPause)
 			continue
@@ -344,9 +344,9 @@ func (s *session) beat(ctx context.Context) error {
 	}
 }
 
-func (s *session) renew(ctx context.Context, key client.ObjectKey, lease *coordinationv1.Lease) error {
+func (s *session) renew(ctx context.Context, lease *coordinationv1.Lease) error {
 	if lease.ResourceVersion == "" {
-		if err := s.hub.Get(ctx, key, lease); err != nil {
+		if err := s.hub.Get(ctx, client.ObjectKey{Namespace: s.name, Name: fleet.ClusterNamespaceLease}, lease); err != nil {
 			return err
 		}
 	}

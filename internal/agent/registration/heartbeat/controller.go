@@ -51,6 +51,8 @@ type Options struct {
 	Hub cluster.Cluster
 	// Leases reads and writes the Lease on the hub, without a cache.
 	Leases client.Client
+	// Lease is what the hub has just returned for the first heartbeat; nil has that read the Lease.
+	Lease *coordinationv1.Lease
 	// CheckHub is called when the hub does not take a heartbeat, or does not accept the cluster.
 	CheckHub func()
 	// Record takes the events of heartbeats that start and end.
@@ -73,7 +75,7 @@ type Controller struct {
 
 // New returns a Controller that reads ManagedClusters from a cache and writes leases through a client without one.
 func New(clusters client.Reader, leases client.Client, o Options) *Controller {
-	return &Controller{Options: o, clusters: clusters, leases: leases}
+	return &Controller{Options: o, clusters: clusters, leases: leases, lease: o.Lease}
 }
 
 // Register adds the controller to the manager.
@@ -126,10 +128,9 @@ func (c *Controller) renew(ctx context.Context, cluster string) error {
 	ctx, cancel := context.WithTimeout(ctx, longestRenewal)
 	defer cancel()
 	if c.lease == nil {
-		lease := &coordinationv1.Lease{}
-		key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
-		if err := c.leases.Get(ctx, key, lease); err != nil {
-			return fmt.Errorf("get Lease %s: %w", key, err)
+		lease, err := ReadLease(ctx, c.leases, cluster)
+		if err != nil {
+			return err
 		}
 		c.lease = lease
 	}
@@ -144,6 +145,16 @@ func (c *Controller) renew(ctx context.Context, cluster string) error {
 		c.Record(corev1.EventTypeNormal, fleet.EventManagedClusterLeaseUpdateStarted, "Renew", "Heartbeats of cluster %s go to the hub", cluster)
 	}
 	return nil
+}
+
+// ReadLease returns the Lease of a cluster from the hub.
+func ReadLease(ctx context.Context, hub client.Reader, cluster string) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+	if err := hub.Get(ctx, key, lease); err != nil {
+		return nil, fmt.Errorf("get Lease %s: %w", key, err)
+	}
+	return lease, nil
 }
 
 // stopped is for a cluster that the hub does not accept any more.

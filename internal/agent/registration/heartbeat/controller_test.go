@@ -77,6 +77,52 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
+// RG-20: the first heartbeat is one request, with the Lease that the hub has just returned. If another writer has changed it meanwhile, it
+// is read again.
+func TestFirstHeartbeat(t *testing.T) {
+	t.Parallel()
+	for name, changed := range map[string]bool{"as the hub returned it": false, "changed meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scheme, cluster, lease := accepted(t)
+			reads := 0
+			hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					if _, ok := o.(*coordinationv1.Lease); ok {
+						reads++
+					}
+					return c.Get(ctx, key, o, options...)
+				}}).Build()
+			known, err := ReadLease(t.Context(), hub, cluster.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 1
+			if changed {
+				want = 2
+				other := known.DeepCopy()
+				other.Labels = map[string]string{"a": "b"}
+				if err := hub.Update(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := New(hub, hub, Options{Lease: known, CheckHub: func() { t.Error("the hub is suspected") },
+				Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{}})
+			request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}
+			_, err = c.Reconcile(t.Context(), request)
+			if changed && apierrors.IsConflict(err) {
+				_, err = c.Reconcile(t.Context(), request)
+			}
+			if err != nil || reads != want {
+				t.Errorf("the Lease was read %d times, want %d; %v", reads, want, err)
+			}
+			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || lease.Spec.RenewTime == nil {
+				t.Errorf("the Lease is not renewed: %v", err)
+			}
+		})
+	}
+}
+
 // KL-31: a heartbeat that fails is reported to the operator, until one reaches the hub.
 func TestFailureIsReported(t *testing.T) {
 	t.Parallel()
