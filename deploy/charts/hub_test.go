@@ -60,7 +60,7 @@ func TestMadeCAStays(t *testing.T) {
 	}
 }
 
-// SC-24: who installs a hub is told what its storage loses, and how to go on without a StorageClass.
+// SC-24: who installs a hub is told what its storage loses, how to go on without a StorageClass, and how to reach a hub that is not exposed.
 func TestHubNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, has, hasNot string }{
@@ -68,6 +68,8 @@ func TestHubNotes(t *testing.T) {
 		{"storage: {type: emptyDir}", "WARNING: with storage.type emptyDir, the hub ends with its pod", "kubectl delete pvc"},
 		{"{storage: {type: emptyDir}, etcd: {mode: external, servers: ['http://etcd:2379']}}", "hub.kubeconfig", "WARNING"},
 		{"storage: {type: hostPath, hostPath: /hub}", "storage of the hub are in /hub of its node", "kubectl delete pvc"},
+		{"", "kubectl port-forward service/multicluster-controlplane 8443:443", "WARNING"},
+		{"loadbalancer: {enabled: true}", "hub.kubeconfig", "port-forward"},
 	} {
 		files, err := install("capstan-hub", test.values).files(t)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -42,8 +43,18 @@ import (
 type plane struct {
 	hosting   *realcluster.Cluster
 	namespace string
-	// port is that of the nodes at which the hub is reached.
-	port int
+	// exposure is the values of the chart that have the hub reached at an address.
+	exposure string
+	// address is where this machine reaches the hub; empty if only its cluster does.
+	address string
+}
+
+// atNodePort is a hub that is reached at a port of the nodes.
+func atNodePort(hosting *realcluster.Cluster, namespace string, port int) plane {
+	return plane{
+		hosting: hosting, namespace: namespace, address: net.JoinHostPort(hosting.NodeIP, strconv.Itoa(port)),
+		exposure: fmt.Sprintf("nodeport: {enabled: true, port: %d}\napiserver: {externalHostname: %q, externalPort: %[1]d}\n", port, hosting.NodeIP),
+	}
 }
 
 // release is that of every plane.
@@ -79,9 +90,14 @@ func loadChart(t *testing.T, name string) *chart.Chart {
 // apply installs or upgrades the hub, and waits until it is up.
 func (p plane) apply(t *testing.T, values string) {
 	t.Helper()
+	p.upgradeOrInstall(t, values)
+	p.awaitUp(t)
+}
+
+func (p plane) upgradeOrInstall(t *testing.T, values string) {
+	t.Helper()
 	loaded, all := loadChart(t, "capstan-hub"), map[string]any{}
-	values += fmt.Sprintf("\nimage: ghcr.io/capstan-io/capstan-hub:%s\nnodeport: {enabled: true, port: %d}\n"+
-		"apiserver: {externalHostname: %q, externalPort: %d}\n", tag, p.port, p.hosting.NodeIP, p.port)
+	values += fmt.Sprintf("\nimage: ghcr.io/capstan-io/capstan-hub:%s\n%s", tag, p.exposure)
 	if err := yaml.Unmarshal([]byte(values), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -99,15 +115,17 @@ func (p plane) apply(t *testing.T, values string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.awaitUp(t)
 }
 
-// awaitUp waits until the hub is available, and reached at the port of the nodes: kube-proxy learns after the others that a pod is ready.
+// awaitUp waits until the hub is available, and reached from this machine: kube-proxy learns after the others that a pod is ready.
 func (p plane) awaitUp(t *testing.T) {
 	t.Helper()
 	p.hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	if p.address == "" {
+		return
+	}
 	p.hosting.Eventually(t, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(p.hosting.NodeIP, strconv.Itoa(p.port)))
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.address)
 		if err != nil {
 			return err
 		}
@@ -225,7 +243,7 @@ func TestStandaloneHub(t *testing.T) {
 	hosting, edge := clusters[0].Cluster, clusters[1]
 	clusters[0].importImages(t, "capstan-hub")
 	edge.importImages(t, "capstan-agent")
-	p := plane{hosting: hosting, namespace: "multicluster-controlplane", port: 30443}
+	p := atNodePort(hosting, "multicluster-controlplane", 30443)
 	// There is nothing that provides volumes.
 	const disk = "/run/disk"
 	if _, err := hosting.NodeExec(t.Context(), "mkdir", "--mode=0777", disk); err != nil {
@@ -327,7 +345,7 @@ func TestStandaloneReplicas(t *testing.T) {
 	hosting := started.Cluster
 	hosting.Apply(t, etcdOfReplicas)
 	hosting.AwaitAvailable(t, "etcd", "etcd")
-	p := plane{hosting: hosting, namespace: "replicas", port: 30444}
+	p := atNodePort(hosting, "replicas", 30444)
 	values := "replicas: 2\netcd: {mode: external, servers: ['http://etcd.etcd.svc:2379']}\nenableSelfManagement: true\n" +
 		"selfManagementClusterName: home\n"
 	p.apply(t, values)
@@ -370,7 +388,7 @@ func TestStandaloneHubMoves(t *testing.T) {
 	edge.importImages(t, "capstan-agent")
 	hosting.Apply(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {capacity: {storage: 1Gi},
 		accessModes: [ReadWriteOnce], hostPath: {path: `+disk+`}}}`)
-	p := plane{hosting: hosting.Cluster, namespace: "moves", port: 30445}
+	p := atNodePort(hosting.Cluster, "moves", 30445)
 	p.apply(t, "enableSelfManagement: true\nselfManagementClusterName: home\n")
 	hub, kubeconfig := p.administrator(t), p.kubeconfig(t)
 	edge.join(t, standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token"), "edge", "--singleton")
@@ -399,6 +417,82 @@ func TestStandaloneHubMoves(t *testing.T) {
 	}
 }
 
+// A hub that is exposed in its cluster alone is reached by the agent of that cluster at its Service, and by users at a forwarded port. When
+// it gets a load balancer, it is reached at the address of that, and the agent that knows the Service goes on.
+//
+// SC-05, SC-24, HC-07
+func TestStandaloneHubExposed(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	clusters := start(t, "exposed", "edge")
+	hosting, edge := clusters[0], clusters[1]
+	hosting.importImages(t, "capstan-hub", "capstan-agent")
+	edge.importImages(t, "capstan-agent")
+	const disk = "/run/disk"
+	if _, err := hosting.NodeExec(t.Context(), "mkdir", "--mode=0777", disk); err != nil {
+		t.Fatal(err)
+	}
+	const storage = "storage: {type: hostPath, hostPath: " + disk + "}"
+	inCluster := plane{hosting: hosting.Cluster, namespace: "exposed"}
+	inCluster.apply(t, storage)
+	t.Run("in its cluster", func(t *testing.T) { //nolint:paralleltest // before the same hub has a load balancer
+		inCluster.joinsByService(t, hosting, "neighbour")
+	})
+
+	balanced := inCluster
+	balanced.exposure, balanced.address = "loadbalancer: {enabled: true}", net.JoinHostPort(hosting.NodeIP, "443")
+	balanced.upgradeOrInstall(t, storage)
+	balanced.assignLoadBalancer(t)
+	balanced.awaitUp(t)
+	hub, kubeconfig := balanced.administrator(t), balanced.kubeconfig(t)
+	token := standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token")
+	says(t, token, "https://"+balanced.address)
+	edge.join(t, token, "edge", "--singleton")
+	standaloneCommand(t, kubeconfig, "accept", "--clusters", "edge", "--wait")
+	balanced.awaitManaged(t, hub, "edge")
+	balanced.bringPod(t, hub, "edge", edge.Cluster, "by-the-load-balancer")
+	balanced.bringPod(t, hub, "neighbour", hosting.Cluster, "by-the-service-again")
+	balanced.takeAway(t, hub, "edge")
+	balanced.takeAway(t, hub, "neighbour")
+}
+
+// joinsByService has the cluster of the hub join it at its Service, through a forwarded port, as the notes of the chart say.
+func (p plane) joinsByService(t *testing.T, from cluster, name string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(p.kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := config.Clusters["multicluster-controlplane"]
+	service := access.Server
+	access.Server = "https://" + p.hosting.PortForward(t, p.namespace, p.hosting.Pods(t, p.namespace, nil)[0].Name, 9443)
+	forwarded := filepath.Join(t.TempDir(), "hub.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, forwarded); err != nil {
+		t.Fatal(err)
+	}
+	token := standaloneCommand(t, forwarded, "get", "token", "--use-bootstrap-token")
+	says(t, token, service)
+	from.join(t, strings.ReplaceAll(token, service, access.Server), name, "--singleton", "--force-internal-endpoint-lookup")
+	standaloneCommand(t, forwarded, "accept", "--clusters", name, "--wait")
+	administrator, err := clientcmd.BuildConfigFromFlags("", forwarded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := env.ClientFor(t, administrator)
+	p.awaitManaged(t, hub, name)
+	p.bringPod(t, hub, name, p.hosting, "by-the-service")
+}
+
+// assignLoadBalancer gives the Service of the hub the address of the node, as a provider of load balancers on the nodes does.
+func (p plane) assignLoadBalancer(t *testing.T) {
+	t.Helper()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "multicluster-controlplane"}}
+	ingress := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, p.hosting.NodeIP)
+	if err := p.hosting.Client.Status().Patch(t.Context(), service, client.RawPatch(types.MergePatchType, ingress)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // node is that of the pod of the hub.
 func (p plane) node(t *testing.T) string {
 	t.Helper()
@@ -423,7 +517,7 @@ func (p plane) joinsFromTheSameCluster(t *testing.T, hub client.Client, from clu
 	t.Helper()
 	kubeconfig := p.kubeconfig(t)
 	token := standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token")
-	says(t, token, net.JoinHostPort(p.hosting.NodeIP, strconv.Itoa(p.port)))
+	says(t, token, p.address)
 	from.join(t, token, name, "--singleton")
 	standaloneCommand(t, kubeconfig, "accept", "--clusters", name, "--wait")
 	p.awaitManaged(t, hub, name)
