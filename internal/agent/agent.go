@@ -46,7 +46,7 @@ type Agent struct {
 	record        clientcert.Recorder
 	report        *hubreport.Report     // of the registration part, for an operator; nil if there is none
 	hubHash       string                // of the hub that it works with
-	lease         *coordinationv1.Lease // as that hub has it when it lets the agent work; nil if it has none
+	lease         *coordinationv1.Lease // as that hub had it when the agent connected; nil if that did not read it
 	working       atWork
 }
 

@@ -3,11 +3,14 @@ package agent
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -56,6 +59,43 @@ func TestRights(t *testing.T) {
 			if known := test.answer == nil && test.reads == lease; (a.lease != nil) != known {
 				t.Errorf("the first heartbeat has the Lease: %t, want %t", a.lease != nil, known)
 			}
+		})
+	}
+}
+
+// RG-17, RG-18, WK-14: an agent starts if the hub lets it finalize works and nothing else, as it does while a cluster is being deleted. It does not
+// start with works alone in the moment in which the hub gives rights.
+func TestRightsToWorksAlone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lagging int // reads of the Lease that are refused
+		lists   bool
+	}{
+		"for good":            {math.MaxInt, true},
+		"the authorizer lags": {3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				reads, lists := 0, 0
+				hub := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						if reads++; reads <= test.lagging {
+							return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", nil)
+						}
+						return nil
+					},
+					List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+						lists++
+						return nil
+					},
+				}).Build()
+				a := &Agent{Options: NewOptions(), parts: Parts{Registration: true, Work: true}, clock: clock.RealClock{},
+					identity: identity.Identity{Cluster: "c1"}}
+				if err := a.awaitRights(t.Context(), hub, nil); err != nil || lists > 0 != test.lists {
+					t.Errorf("%d reads, %d lists, %v", reads, lists, err)
+				}
+			})
 		})
 	}
 }

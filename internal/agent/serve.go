@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -147,14 +148,17 @@ const unservedRetry = 10 * time.Minute
 // onWatchErrors has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests. A hub
 // that does not serve add-ons is no error; their controllers start when it does.
 func (a *Agent) onWatchErrors(connection *monitor.Monitor) cluster.Option {
+	var logUnserved sync.Once
 	return func(o *cluster.Options) {
 		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
 			if apierrors.IsUnauthorized(err) {
 				connection.CheckNow()
 			}
 			if apierrors.IsNotFound(err) && isUnservedAddOn(r) {
-				log.FromContext(ctx).Info("The hub has no add-ons of "+addonv1beta1.GroupVersion.String()+
-					"; upgrade it, or install their CRDs there, to have some. The agent tries again", "after", unservedRetry.String())
+				logUnserved.Do(func() {
+					log.FromContext(ctx).Info("The hub does not serve ManagedClusterAddOns of "+addonv1beta1.GroupVersion.String()+
+						"; upgrade it, or install their CRDs there, to have some. The agent tries again", "every", unservedRetry.String())
+				})
 				a.sleep(ctx, unservedRetry)
 				return
 			}
@@ -227,8 +231,12 @@ func servesNodes(mapper meta.RESTMapper) (bool, error) {
 func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
 	// The first delay covers the moment that the hub's authorizer lags behind its roles; there is no event for a right.
 	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 16, Cap: 10 * time.Second}
+	var delay time.Duration
 	for logged := false; ; {
 		err := a.tryRights(ctx, hub)
+		if apierrors.IsForbidden(err) && delay > time.Second && a.parts.Work {
+			err = a.tryWorks(ctx, hub) // those of a cluster that is being deleted are finalized without heartbeats
+		}
 		a.report.Attempted(ctx, err)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
@@ -236,7 +244,7 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 		if apierrors.IsUnauthorized(err) {
 			connection.CheckNow()
 		}
-		delay := backoff.Step()
+		delay = backoff.Step()
 		if !logged && delay > time.Second {
 			logged = true
 			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it; a hub that was restored from a backup "+
@@ -254,12 +262,17 @@ func (a *Agent) managesAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
-// tryRights fails if the hub does not let the agent work. The hub gives and takes all rights of an agent together, so one request shows all
-// of them: the read of the Lease for the first heartbeat, or a list of works if another process sends heartbeats.
+// tryRights fails if the hub does not let the agent work. The hub gives all rights of an agent together, so one request shows all of them:
+// the read of the Lease for the first heartbeat, or a list of works if another process sends heartbeats.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) (err error) {
 	if !a.parts.Registration {
-		return hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
+		return a.tryWorks(ctx, hub)
 	}
 	a.lease, err = heartbeat.ReadLease(ctx, hub, a.identity.Cluster)
 	return client.IgnoreNotFound(err) // heartbeats wait for a Lease that is missing, and nothing else does
+}
+
+// tryWorks fails if the hub does not let the agent read its works.
+func (a *Agent) tryWorks(ctx context.Context, hub client.Client) error {
+	return hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/csaupgrade"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/apply/serverside"
 	"github.com/capstan-io/capstan/internal/apply/stored"
@@ -204,7 +207,7 @@ var keptKinds = []schema.GroupVersionKind{KindClusterManager, KindKlusterlet, Ki
 	{Version: "v1", Kind: "PersistentVolumeClaim"}}
 
 // formerManagers are the managers of fields that an object has by client-side apply, such as kubectl's, and those of other installers,
-// unless it keeps theirs.
+// unless it keeps theirs: this program, too, where its user could only update.
 func formerManagers(object *unstructured.Unstructured) sets.Set[string] {
 	managers := sets.New[string]()
 	entries := object.GetManagedFields()
@@ -215,21 +218,49 @@ func formerManagers(object *unstructured.Unstructured) sets.Set[string] {
 		return managers
 	}
 	for _, entry := range entries {
-		if serverside.Installers.Has(entry.Manager) && entry.Subresource == "" {
+		updated := entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationUpdate
+		if (updated || serverside.Installers.Has(entry.Manager)) && entry.Subresource == "" {
 			managers.Insert(entry.Manager)
 		}
 	}
 	return managers
 }
 
-// Patch merges fields into an object.
+// Patch merges fields into an object, or, where that is not permitted, updates it.
 func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
 	client, err := c.client(ctx, of.GroupVersionKind, of.Namespace)
 	if err != nil {
 		return fmt.Errorf("change %s: %w", of, err)
 	}
 	_, err = client.Patch(ctx, of.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if denied := err; apiclient.Denied(denied) {
+		err = retryOnConflict(func() error { return updateBy(ctx, client, of.Name, patch) })
+		if apiclient.Denied(err) {
+			err = denied // which says what is missing
+		}
+	}
 	return c.Explain("change "+of.String(), err)
+}
+
+// updateBy updates an object to what a merge patch makes of it.
+func updateBy(ctx context.Context, client dynamic.ResourceInterface, name string, patch []byte) error {
+	live, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	before, err := live.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return err
+	}
+	if err := live.UnmarshalJSON(after); err != nil {
+		return err
+	}
+	_, err = client.Update(ctx, live, metav1.UpdateOptions{FieldManager: FieldManager})
+	return err
 }
 
 // awaitServed waits until discovery has the kinds of CustomResourceDefinitions, which it has a moment after they are established. It reads

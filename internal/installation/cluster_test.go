@@ -85,6 +85,7 @@ func TestApplyAdopts(t *testing.T) {
 		"by a user":                         {configMap, "kubectl-edit", metav1.ManagedFieldsOperationUpdate, "", false},
 		"by Helm":                           {configMap, "helm", metav1.ManagedFieldsOperationUpdate, "", true},
 		"by a Helm that applies":            {configMap, "helm", metav1.ManagedFieldsOperationApply, "", true},
+		"by a user who may not patch":       {configMap, FieldManager, metav1.ManagedFieldsOperationUpdate, "", true},
 		"a Secret, by Helm":                 {secret, "helm", metav1.ManagedFieldsOperationUpdate, "", false},
 		"a Secret, by client-side apply":    {secret, "kubectl-client-side-apply", metav1.ManagedFieldsOperationUpdate, lastApplied, true},
 		"a namespace, by Helm":              {namespace, "helm", metav1.ManagedFieldsOperationUpdate, "", false},

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/installation"
 )
 
-// verbsToApply are what server-side apply takes. Who may not patch may do with the right to update.
+// verbsToApply are what server-side apply takes. For who may not patch, the right to update is enough.
 var verbsToApply = []string{"get", "create", "patch"}
 
 // concurrency is how many reviews are made at a time.

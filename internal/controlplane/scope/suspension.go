@@ -118,8 +118,8 @@ func isAgent(namespace string, who user.Info) bool {
 	return fleet.IsAgentOn(namespace, who.GetName(), who.GetGroups())
 }
 
-// isProbe reports whether a list is of one object at most, by which work agents, and earlier agents before they report, find out whether
-// the hub lets them work.
+// isProbe reports whether a list is of one object at most, by which agents of works alone, and all agents of earlier versions, find out
+// whether the hub lets them work.
 func isProbe(r *http.Request, info *request.RequestInfo) bool {
 	query := r.URL.Query()
 	return info.Verb == "list" && query.Get("limit") == "1" && !query.Has("continue")

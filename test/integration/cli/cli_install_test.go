@@ -379,7 +379,7 @@ func mayAll(t *testing.T, server *env.Server, user string, verbs ...string) *env
 	return &weak
 }
 
-// CA-11: all permissions that are missing are listed, and nothing is changed. To create and to update takes the place of to patch.
+// CA-11: all permissions that are missing are listed, and nothing is changed. Who may create and update need not patch.
 func TestInitWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := env.StartSandbox(t)
@@ -411,6 +411,14 @@ func TestInitWithoutRights(t *testing.T) {
 	}
 	if image := operator.Spec.Template.Spec.Containers[0].Image; !strings.HasPrefix(image, "registry.example.com/updated/") {
 		t.Errorf("the image of the operator is %s", image)
+	}
+	updates.Capstan(t, "", "upgrade", "clustermanager", "--image-registry", "registry.example.com/upgraded").Succeeds(t)
+	hub := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(hub), hub); err != nil {
+		t.Fatal(err)
+	}
+	if image := hub.Spec.RegistrationImagePullSpec; !strings.HasPrefix(image, "registry.example.com/upgraded/") {
+		t.Errorf("the image of the hub is %s", image)
 	}
 }
 

@@ -51,7 +51,7 @@ type Options struct {
 	Hub cluster.Cluster
 	// Leases reads and writes the Lease on the hub, without a cache.
 	Leases client.Client
-	// Lease is what the hub has just returned for the first heartbeat; nil has that read the Lease.
+	// Lease is what the hub has just returned for the first heartbeat; if it is nil, that reads the Lease.
 	Lease *coordinationv1.Lease
 	// CheckHub is called when the hub does not take a heartbeat, or does not accept the cluster.
 	CheckHub func()

@@ -36,6 +36,9 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 	then, thenCtx := errgroup.WithContext(ctx)
 	then.Go(func() error { return c.ensureClusterRoleBinding(thenCtx, cluster) })
 	then.Go(func() error {
+		if err := c.ensureLease(thenCtx, cluster); err != nil { // which the agent reads as soon as it may
+			return err
+		}
 		return c.ensureRoleBinding(thenCtx, cluster, fleet.RegistrationRoleBinding(cluster), fleet.ClusterRoleRegistration)
 	})
 	then.Go(func() error {
@@ -48,7 +51,6 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 		}
 		return c.deleteRemainingWorksRole(thenCtx, cluster)
 	})
-	then.Go(func() error { return c.ensureLease(thenCtx, cluster) })
 	return then.Wait()
 }
 
