@@ -106,6 +106,8 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", c.Explain(doing, err)
 	case isBootstrapToken(object): // a new secret would end the token that users have
 		return Unchanged, nil
+	case isOthersClass(before, object):
+		return Unchanged, nil
 	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.version):
 		return Unchanged, nil
 	default:
@@ -195,6 +197,14 @@ func content(object *unstructured.Unstructured) map[string]any {
 func isBootstrapToken(object *unstructured.Unstructured) bool {
 	kind, _, _ := unstructured.NestedString(object.Object, "type")
 	return object.GroupVersionKind() == KindSecret && kind == string(bootstrapapi.SecretTypeBootstrapToken)
+}
+
+// isOthersClass reports whether a PriorityClass on the cluster is not of the application that an object is of: with another priority, new
+// pods of its users would preempt others.
+func isOthersClass(live, object *unstructured.Unstructured) bool {
+	const application = "app"
+	return object.GroupVersionKind().GroupKind() == (schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"}) &&
+		live.GetLabels()[application] != object.GetLabels()[application]
 }
 
 // lastApplied is the field that client-side apply keeps its copy in.

@@ -198,6 +198,46 @@ func TestApplyReplaces(t *testing.T) {
 	}
 }
 
+// CA-06, HC-05: a PriorityClass that is not of the agent stays as it is, and one of the agent is applied.
+func TestApplyPriorityClass(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/scheduling.k8s.io/v1/priorityclasses/low"
+	desired := &unstructured.Unstructured{Object: map[string]any{"value": int64(1000000)}}
+	desired.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"})
+	desired.SetName("low")
+	desired.SetLabels(map[string]string{"app": "klusterlet"})
+	for app, want := range map[string]Change{"": Unchanged, "batch": Unchanged, "klusterlet": Changed} {
+		live := desired.DeepCopy()
+		live.SetUID("1")
+		live.SetLabels(map[string]string{"app": app})
+		live.Object["value"] = int64(-10)
+		applied := desired.DeepCopy()
+		applied.SetUID("1")
+		writes := 0
+		api := http.NewServeMux()
+		api.HandleFunc("GET /apis/scheduling.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, metav1.APIResourceList{
+				APIResources: []metav1.APIResource{{Name: "priorityclasses", Kind: "PriorityClass"}}})
+		})
+		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
+		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
+			writes++
+			answer(t, w, http.StatusOK, applied.Object)
+		})
+		server := httptest.NewServer(api)
+		t.Cleanup(server.Close)
+		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Change
+		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(_ Reference, change Change) { got = change })
+		if err != nil || got != want || writes > 0 != (want == Changed) {
+			t.Errorf("of %q: %s after %d writes: %v", app, got, writes, err)
+		}
+	}
+}
+
 // CM-19, KL-23: a definition of a newer version or a later release stays, an older one is applied by this release, and its kind is served
 // before anything else is applied.
 func TestApplyDefinition(t *testing.T) {

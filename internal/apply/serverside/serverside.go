@@ -79,7 +79,7 @@ func asUpdated(live *unstructured.Unstructured, managers sets.Set[string], own s
 }
 
 // Apply is ApplyOrUpdate, but changes what never changes of an object, such as the selector of a Deployment, by deleting it first, unless
-// that would delete what users have stored.
+// that would delete what users have stored, or others use.
 func Apply(ctx context.Context, c Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	applied, err := ApplyOrUpdate(ctx, c, object)
 	if !immutable(err) || slices.Contains(withData, object.GroupVersionKind().GroupKind()) {
@@ -93,11 +93,12 @@ func Apply(ctx context.Context, c Client, object *unstructured.Unstructured) (*u
 	return ApplyOrUpdate(ctx, c, anew)
 }
 
-// withData are the kinds whose objects hold what users have stored. Those of operators do: what they install goes with them.
+// withData are the kinds whose objects hold what users have stored, or others use. Those of operators do: what they install goes with them.
 var withData = []schema.GroupKind{
 	{Kind: "Namespace"},
 	{Kind: "PersistentVolumeClaim"},
 	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
 	{Group: operatorv1.GroupVersion.Group, Kind: "ClusterManager"},
 	{Group: operatorv1.GroupVersion.Group, Kind: "Klusterlet"},
 }

@@ -71,6 +71,8 @@ func TestApplyReplaces(t *testing.T) {
 		"a volume":    {kind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, requests: "apply ", fails: "field is immutable"},
 		"a definition": {kind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, requests: "apply ",
 			fails: "field is immutable"},
+		"a class of pods": {kind: schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"}, requests: "apply ",
+			fails: "field is immutable"},
 		"a hub": {kind: schema.GroupKind{Group: "operator.open-cluster-management.io", Kind: "ClusterManager"}, requests: "apply ",
 			fails: "field is immutable"},
 		"an agent": {kind: schema.GroupKind{Group: "operator.open-cluster-management.io", Kind: "Klusterlet"}, requests: "apply ",
