@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,7 +134,16 @@ func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured)
 		return false, err
 	}
 	desired.Object = applied.Object
-	return known && (live == nil || live.GetResourceVersion() != applied.GetResourceVersion()), nil
+	return known && (live == nil || live.GetResourceVersion() != applied.GetResourceVersion() && !isSameSpec(live, applied)), nil
+}
+
+// isSameSpec reports whether two versions of an object of a kind with generations differ in their status alone, which others write while an
+// object is applied.
+func isSameSpec(before, after *unstructured.Unstructured) bool {
+	return after.GetGeneration() != 0 && before.GetGeneration() == after.GetGeneration() && before.GetUID() == after.GetUID() &&
+		maps.Equal(before.GetLabels(), after.GetLabels()) && maps.Equal(before.GetAnnotations(), after.GetAnnotations()) &&
+		apiequality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) &&
+		slices.Equal(before.GetFinalizers(), after.GetFinalizers())
 }
 
 // adopt makes the fields that others have set on an object those of this one, if it has never applied the object, and later those of other

@@ -108,3 +108,30 @@ func storeAsUser(ctx context.Context, t *testing.T, c client.Client, key client.
 	}
 	return live
 }
+
+// CM-20: what controllers write into the status while an object is applied is no repair.
+func TestIsSameSpec(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		want   bool
+	}{
+		"the status":                    {func(o *unstructured.Unstructured) { o.Object["status"] = map[string]any{"replicas": int64(1)} }, true},
+		"the spec":                      {func(o *unstructured.Unstructured) { o.SetGeneration(2) }, false},
+		"a label":                       {func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }, false},
+		"an annotation":                 {func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{"a": "b"}) }, false},
+		"a finalizer":                   {func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"a/b"}) }, false},
+		"an owner":                      {func(o *unstructured.Unstructured) { o.SetOwnerReferences([]metav1.OwnerReference{{Name: "a"}}) }, false},
+		"the object":                    {func(o *unstructured.Unstructured) { o.SetUID("2") }, false},
+		"of a kind without generations": {func(o *unstructured.Unstructured) { o.SetGeneration(0) }, false},
+	} {
+		before := &unstructured.Unstructured{Object: map[string]any{}}
+		before.SetGeneration(1)
+		before.SetUID("1")
+		after := before.DeepCopy()
+		test.change(after)
+		if got := isSameSpec(before, after); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/rights"
 )
@@ -77,7 +78,16 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
-	return ctrl.Result{RequeueAfter: due}, err
+	return resultOf(due, err, r.Clock.Now())
+}
+
+// resultOf has what others keep undoing made again when that is due: the delays of a controller grow with each event in the meantime.
+func resultOf(due time.Duration, err error, now time.Time) (ctrl.Result, error) {
+	disputed, ok := errors.AsType[*repair.BackoffError](err)
+	if !ok {
+		return ctrl.Result{RequeueAfter: due}, err
+	}
+	return ctrl.Result{RequeueAfter: max(disputed.Until.Sub(now), time.Millisecond)}, nil
 }
 
 // CheckSynced is an error until it is known what is installed.
@@ -101,7 +111,7 @@ func (r Reconciler[T]) remove(ctx context.Context, resource, before T) (ctrl.Res
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
 	}
-	return ctrl.Result{RequeueAfter: PollInterval}, err
+	return resultOf(PollInterval, err, r.Clock.Now())
 }
 
 // report writes the status. The metadata may have been written before.
