@@ -1,17 +1,14 @@
 package install
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -207,32 +204,6 @@ func (c *clusterJoin) render(ctx context.Context, cluster *Cluster, hub *hubapi.
 // keepsOperator reports whether the cluster has an operator that runs. "capstan upgrade klusterlet" changes it.
 func (c *clusterJoin) keepsOperator() bool { return c.operator.Available }
 
-// renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
-func (c *clusterJoin) renderOperator() ([]*unstructured.Unstructured, error) {
-	images, err := c.images.values()
-	if err != nil {
-		return nil, err
-	}
-	return installer.Objects(klusterletOperator, map[string]any{
-		"images": images, "createNamespace": c.createNamespace, "enableSyncLabels": c.syncLabels,
-		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
-	})
-}
-
-// merged are objects and others that are not among them.
-func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
-	present := map[installation.Reference]bool{}
-	for _, object := range objects {
-		present[installation.ReferenceTo(object)] = true
-	}
-	for _, object := range others {
-		if !present[installation.ReferenceTo(object)] {
-			objects = append(objects, object)
-		}
-	}
-	return objects
-}
-
 // values are those of the chart klusterlet.
 func (c *clusterJoin) values(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
 	images, err := c.images.values()
@@ -342,53 +313,6 @@ func (c *clusterJoin) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, 
 	return string(content), err
 }
 
-// nameHosted gives a hosted agent the name of the one that the cluster has already, or else one that follows from the cluster and the hub:
-// a run that was interrupted before there was a Klusterlet goes on in the same namespace.
-func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
-	hash := fnv.New32a()
-	fmt.Fprint(hash, c.cluster, " ", c.invitation.Server)
-	name := "klusterlet-hosted-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
-	existing, err := klusterlets(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	for i := range existing {
-		if existing[i].Spec.ClusterName == c.cluster && hosted(&existing[i]) {
-			name = existing[i].Name
-		}
-	}
-	klusterlet["name"], klusterlet["namespace"] = name, "open-cluster-management-"+name
-	return nil
-}
-
-// managedCluster is the cluster that a hosted agent is for, and the kubeconfig with which the agent reaches it, as the file has it but for
-// other contexts.
-func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
-	target := hubapi.Target{Kubeconfig: c.managedKubeconfig, Cluster: true}
-	managed, err := hubapi.Connect(target)
-	if err == nil {
-		err = managed.Live(ctx)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
-	}
-	config, _, err := target.HubKubeconfig()
-	if err != nil {
-		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
-	}
-	if c.internalManaged {
-		published, err := managed.Published(ctx)
-		if err != nil {
-			return nil, "", err
-		}
-		for _, cluster := range config.Clusters {
-			cluster.Server = published.Server
-		}
-	}
-	content, err := clientcmd.Write(*config)
-	return managed, string(content), err
-}
-
 // externalURLs are the addresses that the managed cluster publishes.
 func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
 	published, err := managed.Published(ctx)
@@ -396,68 +320,4 @@ func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
 		return nil
 	}
 	return []any{map[string]any{"url": published.Server}}
-}
-
-// preflight makes sure that applying can succeed, before anything is changed.
-func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	if err := c.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
-		return err
-	}
-	if !c.keepsOperator() {
-		if err := checkInstaller(c.operator, fleet.NamespaceOperators, klusterletOperator, "upgrade the agent with that"); err != nil {
-			return err
-		}
-		if err := upgradableAgent.checkReplaced(ctx, cluster, c.operator, objects); err != nil {
-			return err
-		}
-	}
-	if err := c.checkJoined(ctx, cluster, objects); err != nil {
-		return err
-	}
-	return checkRights(ctx, cluster, objects)
-}
-
-// checkJoined refuses to make a Klusterlet that is for one cluster into one for another, to take a hosted agent from one hub to another,
-// and to install a Klusterlet that is being deleted.
-func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	existing, err := klusterlets(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	for i := range existing {
-		if installation.Find(objects, installation.KindKlusterlet.Kind, existing[i].Name) == nil {
-			continue
-		}
-		other := existing[i].Spec.ClusterName
-		if existing[i].DeletionTimestamp != nil {
-			of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing[i].Name}
-			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))
-		}
-		if other != "" && other != c.cluster {
-			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
-				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
-		}
-		if err := c.checkHubOfHosted(ctx, cluster, &existing[i], objects); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkHubOfHosted refuses to take a hosted agent from its hub: nameHosted finds it by the name of the cluster alone, which the cluster may
-// have on several hubs.
-func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
-	objects []*unstructured.Unstructured) error {
-	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
-	if c.mode != modeHosted || bootstrap == nil {
-		return nil
-	}
-	hub, err := hubOfAgent(ctx, cluster, existing)
-	desired := hubapi.ServerIn(dataOf(bootstrap, fleet.KeyKubeconfig))
-	if err != nil || hub == "" || hub == desired {
-		return err
-	}
-	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
-		"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file; "+
-		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, desired)
 }

@@ -1,0 +1,89 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/clientcmd"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/installation"
+	"github.com/capstan-io/capstan/internal/operator/installer"
+)
+
+// renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
+func (c *clusterJoin) renderOperator() ([]*unstructured.Unstructured, error) {
+	images, err := c.images.values()
+	if err != nil {
+		return nil, err
+	}
+	return installer.Objects(klusterletOperator, map[string]any{
+		"images": images, "createNamespace": c.createNamespace, "enableSyncLabels": c.syncLabels,
+		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
+	})
+}
+
+// merged are objects and others that are not among them.
+func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
+	present := map[installation.Reference]bool{}
+	for _, object := range objects {
+		present[installation.ReferenceTo(object)] = true
+	}
+	for _, object := range others {
+		if !present[installation.ReferenceTo(object)] {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// nameHosted gives a hosted agent the name of the one that the cluster has already, or else one that follows from the cluster and the hub:
+// a run that was interrupted before there was a Klusterlet goes on in the same namespace.
+func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
+	hash := fnv.New32a()
+	fmt.Fprint(hash, c.cluster, " ", c.invitation.Server)
+	name := "klusterlet-hosted-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
+	existing, err := klusterlets(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range existing {
+		if existing[i].Spec.ClusterName == c.cluster && hosted(&existing[i]) {
+			name = existing[i].Name
+		}
+	}
+	klusterlet["name"], klusterlet["namespace"] = name, "open-cluster-management-"+name
+	return nil
+}
+
+// managedCluster is the cluster that a hosted agent is for, and the kubeconfig with which the agent reaches it, as the file has it but for
+// other contexts.
+func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
+	target := hubapi.Target{Kubeconfig: c.managedKubeconfig, Cluster: true}
+	managed, err := hubapi.Connect(target)
+	if err == nil {
+		err = managed.Live(ctx)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	config, _, err := target.HubKubeconfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	if c.internalManaged {
+		published, err := managed.Published(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, cluster := range config.Clusters {
+			cluster.Server = published.Server
+		}
+	}
+	content, err := clientcmd.Write(*config)
+	return managed, string(content), err
+}
