@@ -13,6 +13,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
+// nameAnother is how a cluster gets an agent for a second hub.
+const nameAnother = "name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file"
+
 // preflight makes sure that applying can succeed, before anything is changed.
 func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := c.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
@@ -32,28 +35,72 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 	return checkRights(ctx, cluster, objects)
 }
 
-// checkJoined refuses to make a Klusterlet that is for one cluster into one for another, to take a hosted agent from one hub to another,
-// and to install a Klusterlet that is being deleted.
+// checkJoined refuses to do harm to an agent that the cluster has, and to install one that its operator would refuse.
 func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+	if err := checkNamespaceOfOperator(objects); err != nil {
+		return err
+	}
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	for i := range existing {
-		if installation.Find(objects, installation.KindKlusterlet.Kind, existing[i].Name) == nil {
-			continue
-		}
-		other := existing[i].Spec.ClusterName
-		if existing[i].DeletionTimestamp != nil {
-			of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing[i].Name}
-			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))
-		}
-		if other != "" && other != c.cluster {
-			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
-				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
-		}
-		if err := c.checkHubOfHosted(ctx, cluster, &existing[i], objects); err != nil {
+		if err := c.checkKlusterlet(ctx, cluster, &existing[i], objects); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkNamespaceOfOperator refuses an agent in the namespace of the operator, which would be deleted with the Klusterlet.
+func checkNamespaceOfOperator(objects []*unstructured.Unstructured) error {
+	installed := ofKind(objects, installation.KindKlusterlet)
+	for i := range installed {
+		if agentNamespace(&installed[i]) == fleet.NamespaceOperators {
+			return fmt.Errorf("--klusterlet-values-file: %s: the agent of Klusterlet %s would run in the namespace %s of the operator, "+
+				"which would be deleted with the Klusterlet: choose another", namespaceValue(&installed[i]), installed[i].GetName(),
+				fleet.NamespaceOperators)
+		}
+	}
+	return nil
+}
+
+// namespaceValue is the value of the chart that the namespace of an agent follows from.
+func namespaceValue(klusterlet *unstructured.Unstructured) string {
+	if isHosted(klusterlet) {
+		return "klusterlet.name"
+	}
+	return "klusterlet.namespace"
+}
+
+// checkKlusterlet refuses to make a Klusterlet that is for one cluster into one for another, to take a hosted agent from one hub to
+// another, to install a Klusterlet that is being deleted, and to install another one in its namespace.
+func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
+	objects []*unstructured.Unstructured) error {
+	if installation.Find(objects, installation.KindKlusterlet.Kind, existing.Name) == nil {
+		return checkNamespaceOfAgent(existing, objects)
+	}
+	other := existing.Spec.ClusterName
+	if existing.DeletionTimestamp != nil {
+		of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing.Name}
+		return beingDeleted(of, existing.Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))
+	}
+	if other != "" && other != c.cluster {
+		return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
+			"For a second hub, "+nameAnother, other, other)
+	}
+	return c.checkHubOfHosted(ctx, cluster, existing, objects)
+}
+
+// checkNamespaceOfAgent refuses to install an agent in the namespace of another one: it would take the credentials of that, and the
+// operator refuses it when it is too late.
+func checkNamespaceOfAgent(existing *operatorv1.Klusterlet, objects []*unstructured.Unstructured) error {
+	namespace, installed := namespaceOfAgent(existing), ofKind(objects, installation.KindKlusterlet)
+	for i := range installed {
+		if agentNamespace(&installed[i]) == namespace {
+			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s, and that of Klusterlet %s would take its credentials there: "+
+				"name another %s in the file of --klusterlet-values-file", existing.Name, namespace, installed[i].GetName(),
+				namespaceValue(&installed[i]))
 		}
 	}
 	return nil
@@ -73,6 +120,6 @@ func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, ex
 		return err
 	}
 	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
-		"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file; "+
+		"For a second hub, "+nameAnother+"; "+
 		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, desired)
 }
