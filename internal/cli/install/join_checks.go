@@ -80,7 +80,10 @@ func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, exi
 	if installation.Find(objects, installation.KindKlusterlet.Kind, existing.Name) == nil {
 		return checkNamespaceOfAgent(existing, objects)
 	}
-	other := existing.Spec.ClusterName
+	other, err := clusterNameOf(ctx, cluster, existing)
+	if err != nil {
+		return err
+	}
 	if existing.DeletionTimestamp != nil {
 		of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing.Name}
 		return beingDeleted(of, existing.Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))

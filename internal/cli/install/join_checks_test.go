@@ -72,3 +72,41 @@ func TestJoinLeavesTheNamespaceOfAnother(t *testing.T) {
 		})
 	}
 }
+
+// CA-15: a cluster whose agent has made the name for it is not renamed, no more than one whose Klusterlet has the name.
+func TestJoinKeepsTheNameThatTheAgentMade(t *testing.T) {
+	t.Parallel()
+	hub := newHubToJoin(t)
+	const credential = "/secrets/hub-kubeconfig-secret"
+	for name, test := range map[string]struct {
+		namespace, spec string
+		credential      string // the name in it
+		refused         string // the name that is refused
+	}{
+		"another name":             {"open-cluster-management-agent", `{}`, "made", "made"},
+		"another name, in its own": {"mine", `{"namespace":"mine"}`, "made", "made"},
+		"the same name":            {"open-cluster-management-agent", `{}`, "c1", ""},
+		"no name yet":              {"open-cluster-management-agent", `{}`, "", ""},
+		"named by the Klusterlet":  {"open-cluster-management-agent", `{"clusterName":"c2"}`, "c1", "c2"},
+		"named again":              {"open-cluster-management-agent", `{"clusterName":"c1"}`, "made", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			putAgent(t, h, "klusterlet", test.namespace, hub.URL, test.spec)
+			if path := namespacesPath + test.namespace + credential; test.credential != "" {
+				put(t, h, map[string]string{path: "Secret"}, map[string]string{
+					path: `{"data":{"cluster-name":"` + base64.StdEncoding.EncodeToString([]byte(test.credential)) + `"}}`})
+			}
+			got := h.Run(t, "", joinCommand(t, hub)...)
+			if test.refused == "" {
+				got.Succeeds(t)
+				return
+			}
+			got.Fails(t, "this cluster has joined a hub as "+test.refused+" already", `"capstan unjoin --cluster-name `+test.refused+`"`)
+			if n := changes(h); n != 0 {
+				t.Errorf("%d changes were made", n)
+			}
+		})
+	}
+}
