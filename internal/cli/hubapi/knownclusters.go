@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -48,6 +49,29 @@ func certificatesOf(cluster *clientcmdapi.Cluster) []byte {
 	}
 	return content
 }
+
+// ClusterIn is the cluster that the current context of a kubeconfig leads to, with the certificates that the kubeconfig itself has.
+func ClusterIn(kubeconfig []byte) (known KnownCluster, found bool) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil || config.Contexts[config.CurrentContext] == nil {
+		return KnownCluster{}, false
+	}
+	name := config.Contexts[config.CurrentContext].Cluster
+	cluster := config.Clusters[name]
+	if cluster == nil || cluster.Server == "" {
+		return KnownCluster{}, false
+	}
+	return KnownCluster{Name: name, Server: cluster.Server, CA: cluster.CertificateAuthorityData}, true
+}
+
+// SharesCA reports whether a key of a certificate authority vouches for both clusters. The authorities of the machine vouch for anybody.
+func (k KnownCluster) SharesCA(other KnownCluster) bool {
+	pins := pinsOf(other.CA)
+	return slices.ContainsFunc(pinsOf(k.CA), func(pin string) bool { return slices.Contains(pins, pin) })
+}
+
+// IsAt reports whether a cluster is reached at a URL.
+func (k KnownCluster) IsAt(server string) bool { return sameServer(k.Server, server) }
 
 // sameServer reports whether two URLs lead to the same server.
 func sameServer(a, b string) bool {

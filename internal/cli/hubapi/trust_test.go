@@ -272,3 +272,42 @@ func TestBootstrapKubeconfig(t *testing.T) {
 		t.Errorf("kubeconfig %+v", config)
 	}
 }
+
+// CA-17: by a key that vouches for both, a hub is known again at another address. The authority of a proxy vouches for no hub.
+func TestSharesCA(t *testing.T) {
+	t.Parallel()
+	other, _, err := certutil.GenerateSelfSignedCertKey("other", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, proxys := fakehub.New(t).CA(), forwardproxy.ForProxy(other)
+	for name, test := range map[string]struct {
+		a, b   []byte
+		shares bool
+	}{
+		"the same": {one, one, true}, "one of two": {slices.Concat(other, one), one, true}, "others": {one, other, false},
+		"none": {nil, nil, false}, "none, and one": {nil, one, false}, "broken": {[]byte("x"), []byte("x"), false},
+		"of a proxy": {slices.Concat(one, proxys), slices.Concat(other, proxys), false},
+	} {
+		if got := (hubapi.KnownCluster{CA: test.a}).SharesCA(hubapi.KnownCluster{CA: test.b}); got != test.shares {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// CA-17: what a kubeconfig leads to, without a look at the files that it names, which are those of another machine.
+func TestClusterIn(t *testing.T) {
+	t.Parallel()
+	const contexts = "\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: b}}]\n"
+	for kubeconfig, want := range map[string]string{
+		"": "", "no: [kubeconfig": "", contexts: "", "current-context: gone": "",
+		contexts + "clusters: [{name: c, cluster: {server: 'https://c'}}]":                                   "",
+		contexts + "clusters: [{name: b, cluster: {server: 'https://b', certificate-authority-data: eA==}}]": "https://b x",
+		contexts + "clusters: [{name: b, cluster: {server: 'https://b', certificate-authority: /gone}}]":     "https://b ",
+	} {
+		known, found := hubapi.ClusterIn([]byte(kubeconfig))
+		if got := known.Server + " " + string(known.CA); found != (want != "") || found && got != want {
+			t.Errorf("%q leads to %q, %t", kubeconfig, got, found)
+		}
+	}
+}

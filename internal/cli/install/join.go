@@ -35,9 +35,10 @@ const joinLong = `Join a cluster to a hub: install the agent in the cluster of t
 
 "capstan get token" on the hub prints the command with the token and the URL. The operator and a Klusterlet, which tells it about the
 agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, as when the hub has another
-certificate authority or address, and takes over what clusteradm has applied. An administrator of the hub then accepts the cluster; the
-command for that is printed. --wait waits until the agent runs and has asked the hub to join, or works there already; it says what holds
-that up, and where the hub does not show it, as of an agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
+certificate authority or address, and takes over what clusteradm has applied. An agent is not taken to a hub with another address and
+another certificate authority, unless --force insists. An administrator of the hub then accepts the cluster; the command for that is
+printed. --wait waits until the agent runs and has asked the hub to join, or works there already; it says what holds that up, and where
+the hub does not show it, as of an agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
 
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig
@@ -201,6 +202,13 @@ func (j *joining) confirmHub(fingerprint string) bool {
 		"The token goes to this server, and it will rule the cluster. Is it the hub? Type yes to go on: ", j.invitation.Server, fingerprint)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	return err == nil && strings.TrimSpace(answer) == "yes"
+}
+
+// warnOfMove warns that an agent gets another URL, which may be that of another hub: one agent serves one hub. forEach is how to have an
+// agent of each.
+func (j *joining) warnOfMove(before, now, forEach string) {
+	j.Note("Warning: the agent of cluster %s joined the hub at %s before. If %s is another hub, the agent leaves the former one; for an "+
+		"agent of each, %s.", j.cluster, before, now, forEach)
 }
 
 // reportRegistered says that the hub has seen the agent, or that this cannot be seen, which is no failure.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -29,10 +30,10 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 			return err
 		}
 	}
-	if err := c.checkJoined(ctx, cluster, objects); err != nil {
+	if err := checkRights(ctx, cluster, objects); err != nil {
 		return err
 	}
-	return checkRights(ctx, cluster, objects)
+	return c.checkJoined(ctx, cluster, objects) // which reads Secrets
 }
 
 // checkJoined refuses to do harm to an agent that the cluster has, and to install one that its operator would refuse.
@@ -73,8 +74,8 @@ func namespaceValue(klusterlet *unstructured.Unstructured) string {
 	return "klusterlet.namespace"
 }
 
-// checkKlusterlet refuses to make a Klusterlet that is for one cluster into one for another, to take a hosted agent from one hub to
-// another, to install a Klusterlet that is being deleted, and to install another one in its namespace.
+// checkKlusterlet refuses to make a Klusterlet that is for one cluster into one for another, to take its agent from one hub to another, to
+// install one that is being deleted, and to install another one in its namespace.
 func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
 	objects []*unstructured.Unstructured) error {
 	if installation.Find(objects, installation.KindKlusterlet.Kind, existing.Name) == nil {
@@ -92,7 +93,11 @@ func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, exi
 		return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
 			"For a second hub, "+nameAnother, other, other)
 	}
-	return c.checkHubOfHosted(ctx, cluster, existing, objects)
+	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
+	if bootstrap == nil {
+		return nil
+	}
+	return c.checkHub(ctx, cluster, existing, dataOf(bootstrap, fleet.KeyKubeconfig))
 }
 
 // checkNamespaceOfAgent refuses to install an agent in the namespace of another one: it would take the credentials of that, and the
@@ -109,20 +114,36 @@ func checkNamespaceOfAgent(existing *operatorv1.Klusterlet, objects []*unstructu
 	return nil
 }
 
-// checkHubOfHosted refuses to take a hosted agent from its hub: nameHosted finds it by the name of the cluster alone, which the cluster may
-// have on several hubs.
-func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
-	objects []*unstructured.Unstructured) error {
-	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
-	if c.mode != modeHosted || bootstrap == nil {
+// checkHub refuses to take an agent from its hub, with whose works it would take off what they have applied. A hub may have moved, or have
+// another certificate authority, but not both.
+func (c *clusterJoin) checkHub(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet, bootstrap []byte) error {
+	hubs, err := hubsOfAgent(ctx, cluster, existing)
+	desired, given := hubapi.ClusterIn(bootstrap)
+	if err != nil || len(hubs) == 0 || !given {
+		return err
+	}
+	if c.mode == modeHosted {
+		return c.checkHubOfHosted(existing, hubs[0], desired.Server)
+	}
+	switch {
+	case slices.ContainsFunc(hubs, func(hub hubapi.KnownCluster) bool { return hub.IsAt(desired.Server) }):
+		return nil
+	case slices.ContainsFunc(hubs, desired.SharesCA):
+		c.warnOfMove(hubs[0].Server, desired.Server, nameAnother)
 		return nil
 	}
-	hub, err := hubOfAgent(ctx, cluster, existing)
-	desired := hubapi.ServerIn(dataOf(bootstrap, fleet.KeyKubeconfig))
-	if err != nil || hub == "" || hub == desired {
-		return err
+	return fmt.Errorf("Klusterlet %s is the agent of cluster %s for the hub at %s, and would be taken from there to %s: neither the address "+
+		"nor the certificate authority is the same. Once there, it removes what works of the former hub have applied. "+
+		"For a second hub, "+nameAnother+"; --force takes the agent to the other hub", existing.Name, c.cluster, hubs[0].Server, desired.Server)
+}
+
+// checkHubOfHosted refuses to take a hosted agent from its hub, or to another address of it: nameHosted may have found it by the name of
+// the cluster alone, which the cluster may have on several hubs.
+func (c *clusterJoin) checkHubOfHosted(existing *operatorv1.Klusterlet, hub hubapi.KnownCluster, desired string) error {
+	if hub.IsAt(desired) {
+		return nil
 	}
 	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
 		"For a second hub, "+nameAnother+"; "+
-		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, desired)
+		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub.Server, desired)
 }

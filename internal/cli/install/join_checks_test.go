@@ -3,6 +3,7 @@ package install_test
 import (
 	"encoding/base64"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -106,6 +107,71 @@ func TestJoinKeepsTheNameThatTheAgentMade(t *testing.T) {
 			got.Fails(t, "this cluster has joined a hub as "+test.refused+" already", `"capstan unjoin --cluster-name `+test.refused+`"`)
 			if n := changes(h); n != 0 {
 				t.Errorf("%d changes were made", n)
+			}
+		})
+	}
+}
+
+// CA-17: an agent is not taken from its hub by joining another one, whose address and certificate authority are others. A hub that has
+// moved, or has another certificate authority, is joined again.
+func TestJoinKeepsTheHub(t *testing.T) {
+	t.Parallel()
+	hub := newHubToJoin(t)
+	const former, namespace = "https://former.example.com:6443", namespacesPath + "open-cluster-management-agent"
+	own, other := hub.CA(), []byte(otherCA(t))
+	type access struct {
+		server string
+		ca     []byte
+	}
+	for name, test := range map[string]struct {
+		bootstrap, credential access // of the agent; none without a server
+		values                string
+		force                 bool
+		warns, refused        bool
+	}{
+		"the same hub":                         {bootstrap: access{hub.URL, own}},
+		"another authority":                    {bootstrap: access{hub.URL, other}},
+		"another way to write the address":     {bootstrap: access{hub.URL + "/", other}},
+		"another address":                      {bootstrap: access{former, own}, warns: true},
+		"another address, one of two":          {bootstrap: access{former, slices.Concat(other, own)}, warns: true},
+		"another hub":                          {bootstrap: access{former, other}, refused: true},
+		"another hub, forced":                  {bootstrap: access{former, other}, force: true},
+		"another hub, another Klusterlet":      {bootstrap: access{former, other}, values: "name: second, namespace: of-second"},
+		"another hub, in another namespace":    {bootstrap: access{former, other}, values: "namespace: mine", refused: true},
+		"perhaps another hub":                  {bootstrap: access{former, nil}, refused: true},
+		"its credential follows the authority": {bootstrap: access{former, other}, credential: access{former, own}, warns: true},
+		"its credential follows the address":   {bootstrap: access{former, other}, credential: access{hub.URL, other}},
+		"its credential is for another hub":    {credential: access{former, other}, refused: true},
+		"nothing is known of the hub":          {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			put(t, h, map[string]string{klusterletsPath + "klusterlet": "Klusterlet", namespace: "Namespace"}, map[string]string{
+				klusterletsPath + "klusterlet": `{"spec":{"clusterName":"c1"}}`})
+			for secret, of := range map[string]access{"bootstrap-hub-kubeconfig": test.bootstrap, "hub-kubeconfig-secret": test.credential} {
+				if path := namespace + "/secrets/" + secret; of.server != "" {
+					put(t, h, map[string]string{path: "Secret"}, map[string]string{path: kubeconfigIn(t, of.server, of.ca)})
+				}
+			}
+			before := h.Paths()
+			args := joinCommand(t, hub, "--klusterlet-values-file", inDir(t)("values.yaml", "klusterlet: {"+test.values+"}"))
+			if test.force {
+				args = append(args, "--force")
+			}
+			got := h.Run(t, "", args...)
+			const warning = "Warning: the agent of cluster c1 joined the hub at " + former + " before. If "
+			if strings.Contains(got.ErrOut, warning+hub.URL+" is another hub") != test.warns {
+				t.Errorf("it says %s", got.ErrOut)
+			}
+			if !test.refused {
+				got.Succeeds(t, "capstan accept --clusters c1")
+				return
+			}
+			got.Fails(t, "Klusterlet klusterlet is the agent of cluster c1 for the hub at "+former, "taken from there to "+hub.URL,
+				"klusterlet.name and klusterlet.namespace", "--force")
+			if n := changes(h); n != 0 || !slices.Equal(h.Paths(), before) {
+				t.Errorf("%d changes were made; there are %v", n, h.Paths())
 			}
 		})
 	}

@@ -119,8 +119,7 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 // warnIfMoves warns that the agent of this home has joined by another URL before: one agent serves one hub.
 func (l *localJoin) warnIfMoves(agent playground.Agent) {
 	if before := agent.HubURL(); before != "" && before != l.invitation.Server {
-		l.Note("Warning: the agent of cluster %s joined the hub at %s before. If %s is another hub, the agent leaves the former one; for an agent of "+
-			"each, choose another --cluster-name.", l.cluster, before, l.invitation.Server)
+		l.warnOfMove(before, l.invitation.Server, "choose another --cluster-name")
 	}
 }
 

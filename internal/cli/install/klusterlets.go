@@ -48,20 +48,30 @@ func completeKlusterlets(global *options.Global) cobra.CompletionFunc {
 
 // hubOfAgent is the address of the hub that an agent has joined, as far as its namespace has that.
 func hubOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
+	hubs, err := hubsOfAgent(ctx, in, klusterlet)
+	if err != nil || len(hubs) == 0 {
+		return "", err
+	}
+	return hubs[0].Server, nil
+}
+
+// hubsOfAgent is what an agent knows of its hub: first what it joins with, then what its credential is for, which it adapts to a hub that
+// changes.
+func hubsOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (hubs []hubapi.KnownCluster, err error) {
 	for _, name := range []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig} {
 		secret, err := in.Get(ctx, installation.Reference{
 			GroupVersionKind: installation.KindSecret, Namespace: namespaceOfAgent(klusterlet), Name: name})
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if secret == nil {
 			continue
 		}
-		if server := hubapi.ServerIn(dataOf(secret, fleet.KeyKubeconfig)); server != "" {
-			return server, nil
+		if hub, found := hubapi.ClusterIn(dataOf(secret, fleet.KeyKubeconfig)); found {
+			hubs = append(hubs, hub)
 		}
 	}
-	return "", nil
+	return hubs, nil
 }
 
 // clusterNameOf is the name that an agent's cluster has on the hub: that of the Klusterlet, or else the one that the agent made, which it
