@@ -23,6 +23,14 @@ func kubeconfigIn(t *testing.T, server string, ca []byte) string {
 	return `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(content) + `"}}`
 }
 
+// putClusterName stores the name of its cluster where an agent keeps it.
+func putClusterName(t *testing.T, h clitest.Hub, namespace, cluster string) {
+	t.Helper()
+	path := namespacesPath + namespace + "/secrets/hub-kubeconfig-secret"
+	put(t, h, map[string]string{path: "Secret"}, map[string]string{
+		path: `{"data":{"cluster-name":"` + base64.StdEncoding.EncodeToString([]byte(cluster)) + `"}}`})
+}
+
 // CA-15: an agent for a second hub is not installed where another one runs, which would follow to that hub, nor in the namespace of the
 // operator.
 func TestJoinLeavesTheNamespaceOfAnother(t *testing.T) {
@@ -78,7 +86,6 @@ func TestJoinLeavesTheNamespaceOfAnother(t *testing.T) {
 func TestJoinKeepsTheNameThatTheAgentMade(t *testing.T) {
 	t.Parallel()
 	hub := newHubToJoin(t)
-	const credential = "/secrets/hub-kubeconfig-secret"
 	for name, test := range map[string]struct {
 		namespace, spec string
 		credential      string // the name in it
@@ -95,9 +102,8 @@ func TestJoinKeepsTheNameThatTheAgentMade(t *testing.T) {
 			t.Parallel()
 			h := newCluster(t)
 			putAgent(t, h, "klusterlet", test.namespace, hub.URL, test.spec)
-			if path := namespacesPath + test.namespace + credential; test.credential != "" {
-				put(t, h, map[string]string{path: "Secret"}, map[string]string{
-					path: `{"data":{"cluster-name":"` + base64.StdEncoding.EncodeToString([]byte(test.credential)) + `"}}`})
+			if test.credential != "" {
+				putClusterName(t, h, test.namespace, test.credential)
 			}
 			got := h.Run(t, "", joinCommand(t, hub)...)
 			if test.refused == "" {

@@ -233,7 +233,7 @@ func (c *clusterJoin) values(ctx context.Context, cluster *Cluster, hub *hubapi.
 			return nil, err
 		}
 		values["externalManagedKubeConfig"] = kubeconfig
-		if err := c.nameHosted(ctx, cluster, klusterlet); err != nil {
+		if err := c.nameHosted(ctx, cluster, klusterlet, hubapi.ServerIn([]byte(bootstrap))); err != nil {
 			return nil, err
 		}
 	}

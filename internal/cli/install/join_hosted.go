@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -41,23 +43,59 @@ func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstru
 	return objects
 }
 
-// nameHosted gives a hosted agent the name of the one that the cluster has already, or else one that follows from the cluster and the hub:
-// a run that was interrupted before there was a Klusterlet goes on in the same namespace.
-func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
+// nameHosted gives a hosted agent its name, and the namespace of its service accounts on the managed cluster.
+func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any, server string) error {
+	name, err := c.hostedName(ctx, cluster, server)
+	klusterlet["name"], klusterlet["namespace"] = name, "open-cluster-management-"+name
+	return err
+}
+
+// hostedName is the name of the hosted agent that the cluster has for the hub at an address. Without one, it is that of an agent for
+// another address, about which checkHub decides: the hub may have moved. The first agent gets a name that follows from the cluster and the
+// hub, so that a run that was interrupted before there was a Klusterlet goes on in the same namespace.
+func (c *clusterJoin) hostedName(ctx context.Context, cluster *Cluster, server string) (string, error) {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, c.cluster, " ", c.invitation.Server)
 	name := "klusterlet-hosted-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
-	existing, err := klusterlets(ctx, cluster)
+	hubs, err := c.hostedHubs(ctx, cluster)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for i := range existing {
-		if existing[i].Spec.ClusterName == c.cluster && hosted(&existing[i]) {
-			name = existing[i].Name
+	others, hub := slices.Sorted(maps.Keys(hubs)), hubapi.KnownCluster{Server: server}
+	for _, other := range others {
+		if hub.IsAt(hubs[other]) {
+			return other, nil
 		}
 	}
-	klusterlet["name"], klusterlet["namespace"] = name, "open-cluster-management-"+name
-	return nil
+	if len(others) == 0 || slices.Contains(others, name) {
+		return name, nil
+	}
+	return others[len(others)-1], nil
+}
+
+// hostedHubs are the addresses of the hubs of the cluster's hosted agents, as far as they are known, by the names of these agents.
+func (c *clusterJoin) hostedHubs(ctx context.Context, cluster *Cluster) (map[string]string, error) {
+	existing, err := klusterlets(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	hubs := map[string]string{}
+	for i := range existing {
+		if !hosted(&existing[i]) {
+			continue
+		}
+		name, err := clusterNameOf(ctx, cluster, &existing[i])
+		if err != nil {
+			return nil, err
+		}
+		if name != c.cluster {
+			continue
+		}
+		if hubs[existing[i].Name], err = hubOfAgent(ctx, cluster, &existing[i]); err != nil {
+			return nil, err
+		}
+	}
+	return hubs, nil
 }
 
 // managedCluster is the cluster that a hosted agent is for, and the kubeconfig with which the agent reaches it, as the file has it but for

@@ -1,0 +1,78 @@
+package install_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/cli/clitest"
+)
+
+// klusterletIn is the name of the Klusterlet that a dry run prints.
+func klusterletIn(t *testing.T, dryRun clitest.Result) string {
+	t.Helper()
+	dryRun.Succeeds(t)
+	for key := range objectsOf(t, dryRun) {
+		if name, is := strings.CutPrefix(key, "Klusterlet/"); is {
+			return name
+		}
+	}
+	t.Fatalf("it prints no Klusterlet:\n%s", dryRun.Out)
+	return ""
+}
+
+// CA-17: of the hosted agents that a cluster has for several hubs, the one for the hub is joined again.
+func TestJoinHostedAgain(t *testing.T) {
+	t.Parallel()
+	hub, managed := newHubToJoin(t), clitest.NewHub(t)
+	join := joinCommand(t, hub, "--mode", "hosted", "--managed-cluster-kubeconfig", managed.File)
+	dryRun := append(slices.Clone(join), "--dry-run")
+	first := klusterletIn(t, newCluster(t).Run(t, "", dryRun...))
+	if !strings.HasPrefix(first, "klusterlet-hosted-") {
+		t.Fatalf("the first agent has the name %s", first)
+	}
+	const one, two = "https://one.example.com", "https://two.example.com"
+	for name, test := range map[string]struct {
+		hubs    map[string]string // of hosted agents, by their names
+		spec    string
+		want    string
+		refused bool
+	}{
+		"none":                               {want: first},
+		"for this hub":                       {hubs: map[string]string{"a": hub.URL}, want: "a"},
+		"the first is for this hub":          {hubs: map[string]string{"a": hub.URL, "b": one}, want: "a"},
+		"the last is for this hub":           {hubs: map[string]string{"a": one, "b": hub.URL}, want: "b"},
+		"the address is written otherwise":   {hubs: map[string]string{"a": hub.URL + "/", "b": one}, want: "a"},
+		"this hub before a name":             {hubs: map[string]string{first: one, "z": hub.URL}, want: "z"},
+		"this hub's former address":          {hubs: map[string]string{first: one, "z": two}, want: first, refused: true},
+		"one, for another hub":               {hubs: map[string]string{"a": one}, want: "a", refused: true},
+		"two, for other hubs":                {hubs: map[string]string{"a": one, "b": two}, want: "b", refused: true},
+		"for another cluster":                {hubs: map[string]string{"a": hub.URL}, spec: `"clusterName":"c2"`, want: first},
+		"for a cluster that the agent named": {hubs: map[string]string{"a": hub.URL}, spec: `"externalServerURLs":[]`, want: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			for agent, server := range test.hubs {
+				spec := `"clusterName":"c1"`
+				if test.spec != "" {
+					spec = test.spec
+				}
+				putAgent(t, h, agent, agent, server, `{`+spec+`,"deployOption":{"mode":"Hosted"}}`)
+				putClusterName(t, h, agent, "c1")
+			}
+			if got := klusterletIn(t, h.Run(t, "", dryRun...)); got != test.want {
+				t.Errorf("it joins with Klusterlet %s, want %s", got, test.want)
+			}
+			got := h.Run(t, "", join...)
+			if !test.refused {
+				got.Succeeds(t)
+				return
+			}
+			got.Fails(t, "Klusterlet "+test.want+" is the hosted agent of cluster c1 for the hub at "+test.hubs[test.want], "to "+hub.URL)
+			if n := changes(h); n != 0 {
+				t.Errorf("%d changes were made", n)
+			}
+		})
+	}
+}
