@@ -1,20 +1,24 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"os"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/operator/installer"
+	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
 // renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
@@ -102,14 +106,14 @@ func (c *clusterJoin) hostedHubs(ctx context.Context, cluster *Cluster) (map[str
 // other contexts.
 func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
 	target := hubapi.Target{Kubeconfig: c.managedKubeconfig, Cluster: true}
+	config, err := c.kubeconfigForPods(target)
+	if err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
 	managed, err := hubapi.Connect(target)
 	if err == nil {
 		err = managed.Live(ctx)
 	}
-	if err != nil {
-		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
-	}
-	config, _, err := target.HubKubeconfig()
 	if err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
@@ -124,4 +128,42 @@ func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, 
 	}
 	content, err := clientcmd.Write(*config)
 	return managed, string(content), err
+}
+
+// kubeconfigForPods is the context of a kubeconfig that leads to a cluster, with the content of the files that it names. One that the
+// operator would refuse, as it runs a program of the user, is refused.
+func (c *clusterJoin) kubeconfigForPods(target hubapi.Target) (*clientcmdapi.Config, error) {
+	config, source, err := target.HubKubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := c.readTokens(config)
+	if err == nil {
+		err = kubeconfigsecret.Inline(config, tokens)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return config, nil
+}
+
+// readTokens reads the files with tokens that a kubeconfig names, and says that the agent does not read them again.
+func (c *clusterJoin) readTokens(config *clientcmdapi.Config) (map[string][]byte, error) {
+	tokens := map[string][]byte{}
+	for _, user := range config.AuthInfos {
+		if user.TokenFile == "" {
+			continue
+		}
+		content, err := os.ReadFile(user.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		token := bytes.TrimSpace(content)
+		if len(token) == 0 {
+			return nil, fmt.Errorf("its tokenFile %s is empty: it has to hold a token", user.TokenFile)
+		}
+		tokens[user.TokenFile] = token
+		c.Note("The agent gets the token that %s has now: run this command again before it expires.", user.TokenFile)
+	}
+	return tokens, nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
@@ -72,6 +74,57 @@ func TestJoinHostedAgain(t *testing.T) {
 			got.Fails(t, "Klusterlet "+test.want+" is the hosted agent of cluster c1 for the hub at "+test.hubs[test.want], "to "+hub.URL)
 			if n := changes(h); n != 0 {
 				t.Errorf("%d changes were made", n)
+			}
+		})
+	}
+}
+
+// CA-16: a kubeconfig of the managed cluster that the operator would refuse is refused before anything is sent there, and the tokens of
+// files go to the operator, which has no such files.
+func TestJoinHostedKubeconfig(t *testing.T) {
+	t.Parallel()
+	hub := newHubToJoin(t)
+	write := inDir(t)
+	token, empty := write("token", "from-file\n"), write("empty", "\n")
+	const right = "use a certificate or a token"
+	for name, test := range map[string]struct {
+		user    string
+		token   string   // that the operator gets
+		refused []string // without the name of the flag
+	}{
+		"a token":        {user: "token: given", token: "given"},
+		"a file":         {user: "tokenFile: " + token, token: "from-file"},
+		"a file as well": {user: "token: given, tokenFile: " + token, token: "from-file"},
+		"an empty file":  {user: "tokenFile: " + empty, refused: []string{"its tokenFile " + empty + " is empty"}},
+		"a program": {user: "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}",
+			refused: []string{`for user "u": exec aws`, right}},
+		"an auth provider": {user: "auth-provider: {name: gcp}", refused: []string{`for user "u": auth-provider gcp`, right}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, managed := newCluster(t), clitest.NewHub(t)
+			file := inDir(t)("kubeconfig", "{apiVersion: v1, kind: Config, current-context: c,\n"+
+				"contexts: [{name: c, context: {cluster: c, user: u}}],\n"+
+				"clusters: [{name: c, cluster: {server: '"+managed.URL+"', certificate-authority: "+clitest.WriteCA(t, managed)+"}}],\n"+
+				"users: [{name: u, user: {"+test.user+"}}]}")
+			got := h.Run(t, "", joinCommand(t, hub, "--dry-run", "--mode", "hosted", "--managed-cluster-kubeconfig", file)...)
+			if test.refused != nil {
+				got.Fails(t, append(test.refused, `--managed-cluster-kubeconfig: context "c" of `+file+": ")...)
+				if sent := managed.Requests("GET"); len(sent) != 0 {
+					t.Errorf("the managed cluster got %+v", sent)
+				}
+				return
+			}
+			got.Succeeds(t)
+			config, err := clientcmd.Load([]byte(decodedAt(t, objectsOf(t, got), "Secret/external-managed-kubeconfig.data.kubeconfig")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if user := config.AuthInfos["u"]; user == nil || user.Token != test.token || user.TokenFile != "" {
+				t.Errorf("the operator gets %+v", user)
+			}
+			if says := "The agent gets the token that " + token + " has now"; strings.Contains(got.ErrOut, says) != (test.token == "from-file") {
+				t.Errorf("it says %s", got.ErrOut)
 			}
 		})
 	}

@@ -3,8 +3,9 @@
 package kubeconfigsecret
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -29,7 +30,7 @@ func ConfigOf(secret *corev1.Secret, key string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s/%s: its %s is no kubeconfig: %w", secret.Namespace, secret.Name, key, err)
 	}
-	if err := inline(kubeconfig, secret.Data); err != nil {
+	if err := Inline(kubeconfig, secret.Data); err != nil {
 		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
@@ -40,12 +41,13 @@ func ConfigOf(secret *corev1.Secret, key string) (*rest.Config, error) {
 	return config, nil
 }
 
-// inline replaces the references to files by the content of the keys with these names. A kubeconfig must not read files of the operator or
+// Inline replaces the references to files by the content of the keys with these names. A kubeconfig must not read files of the operator or
 // run programs in its pod.
-func inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
-	for _, user := range kubeconfig.AuthInfos {
-		if user.Exec != nil || user.AuthProvider != nil {
-			return errors.New("its kubeconfig runs a program to get a credential; use a certificate or a token")
+func Inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
+	for _, name := range slices.Sorted(maps.Keys(kubeconfig.AuthInfos)) {
+		user := kubeconfig.AuthInfos[name]
+		if program := programOf(user); program != "" {
+			return fmt.Errorf("its kubeconfig runs a program to get a credential for user %q: %s; use a certificate or a token", name, program)
 		}
 		if user.TokenFile != "" {
 			token, found := files[user.TokenFile]
@@ -69,6 +71,17 @@ func inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
 		}
 	}
 	return nil
+}
+
+// programOf is what a user of a kubeconfig gets the credential from, empty if the kubeconfig has it.
+func programOf(user *clientcmdapi.AuthInfo) string {
+	switch {
+	case user.Exec != nil:
+		return "exec " + user.Exec.Command
+	case user.AuthProvider != nil:
+		return "auth-provider " + user.AuthProvider.Name
+	}
+	return ""
 }
 
 func replace(file *string, data *[]byte, files map[string][]byte) error {

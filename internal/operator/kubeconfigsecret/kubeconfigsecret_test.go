@@ -35,7 +35,8 @@ func TestConfig(t *testing.T) {
 		"authority":     {cluster: `, certificate-authority: ca.crt`, user: "token: t", keys: map[string]string{"ca.crt": "c"}, token: "t"},
 		"its authority": {cluster: `, certificate-authority: /etc/ssl/ca.crt`, user: "token: t", fails: "the file /etc/ssl/ca.crt"},
 		"program": {user: "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}",
-			fails: "runs a program to get a credential"},
+			fails: `runs a program to get a credential for user "u": exec sh; use a certificate or a token`},
+		"plugin": {user: "auth-provider: {name: gcp}", fails: `for user "u": auth-provider gcp; use a certificate or a token`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
