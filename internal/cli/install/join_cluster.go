@@ -194,10 +194,14 @@ func (c *clusterJoin) render(ctx context.Context, cluster *Cluster, hub *hubapi.
 		return nil, err
 	}
 	objects, err := installer.Objects(klusterletOperator, values)
-	if err != nil || c.mode != modeHosted || c.keepsOperator() {
-		return objects, err
+	if err != nil {
+		return nil, err
 	}
-	operator, err := c.renderOperator()
+	c.noteKeptOperator(values)
+	if c.mode != modeHosted || c.keepsOperator() {
+		return objects, nil
+	}
+	operator, err := renderOperator(values)
 	return merged(objects, operator), err
 }
 

@@ -9,43 +9,13 @@ import (
 	"os"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/installation"
-	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
-
-// renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
-func (c *clusterJoin) renderOperator() ([]*unstructured.Unstructured, error) {
-	images, err := c.images.values()
-	if err != nil {
-		return nil, err
-	}
-	return installer.Objects(klusterletOperator, map[string]any{
-		"images": images, "createNamespace": c.createNamespace, "enableSyncLabels": c.syncLabels,
-		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
-	})
-}
-
-// merged are objects and others that are not among them.
-func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
-	present := map[installation.Reference]bool{}
-	for _, object := range objects {
-		present[installation.ReferenceTo(object)] = true
-	}
-	for _, object := range others {
-		if !present[installation.ReferenceTo(object)] {
-			objects = append(objects, object)
-		}
-	}
-	return objects
-}
 
 // nameHosted gives a hosted agent its name, and the namespace of its service accounts on the managed cluster.
 func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any, server string) error {
