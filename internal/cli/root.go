@@ -34,8 +34,10 @@ They find it with the first of these that there is:
   3. the kubeconfig that "capstan up" writes, $CAPSTAN_HOME/kubeconfig (default ~/.capstan/kubeconfig)
   4. ~/.kube/config
 
---context chooses a context; the third is passed over when it does not have it. Without the flag it is the current
-context, and the context "hub" of the third. Commands that install something in a cluster, or take it out, pass over the third.`
+--context chooses a context; the third is passed over when it does not have it, and one that leads to different servers
+in the third and the fourth is refused. Without the flag it is the current context, and the context "hub" of the third:
+commands that change something on that hub say so if there is the fourth, too. Commands that install something in a
+cluster, or take it out, pass over the third.`
 
 // NewCommand returns the command line.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {

@@ -87,7 +87,7 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 			f.AnnounceDryRun(command)
 			return errors.Join(f.Render(template), f.Render(addOn))
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := f.create(ctx, hub, template, addOn); err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func NewDisableCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.disableAll(ctx, hub, names, clusters)
 		})
 	}

@@ -82,7 +82,7 @@ func NewEnableCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.enable(ctx, hub, names, clusters, configs)
 		})
 	}

@@ -72,7 +72,7 @@ func NewAcceptCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return run.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.acceptAll(ctx, names)
 		})

@@ -73,7 +73,7 @@ func (b *binding) command(command *cobra.Command, run func(ctx context.Context, 
 		if err := options.CheckNamespaceName("--namespace", b.namespace); err != nil {
 			return err
 		}
-		return b.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return b.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return run(ctx, hub, args[0])
 		})
 	}
@@ -169,7 +169,7 @@ func NewSetClusterSetCommand(global *options.Global) *cobra.Command {
 				return err
 			}
 		}
-		return m.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return m.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			set, err := managedclustersets.Get(ctx, hub, args[0])
 			if err != nil {
 				return err

@@ -40,7 +40,7 @@ func NewCreateClusterSetCommand(global *options.Global) *cobra.Command {
 				c.AnnounceDryRun(command)
 				return c.showPlan(names)
 			}
-			return c.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return c.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 				return c.createAll(ctx, hub, names)
 			})
 		},
@@ -136,7 +136,7 @@ func NewDeleteClusterSetCommand(global *options.Global) *cobra.Command {
 					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would create it again", name)
 				}
 			}
-			return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return d.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 				return d.deleteAll(ctx, hub, names)
 			})
 		},

@@ -34,7 +34,7 @@ func NewDeleteTokenCommand(global *options.Global) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return d.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := bootstrap.Objects(ctx, hub)
 			if err != nil {
 				return err

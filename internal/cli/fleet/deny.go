@@ -51,7 +51,7 @@ func NewDenyCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return run.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.denyAll(ctx, names)
 		})

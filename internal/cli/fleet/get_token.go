@@ -64,7 +64,7 @@ func NewGetTokenCommand(global *options.Global) *cobra.Command {
 }
 
 func (r *tokenRequest) request(ctx context.Context) error {
-	hub, err := r.Hub()
+	hub, err := r.HubToChange()
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *tokenRequest) request(ctx context.Context) error {
 }
 
 func (r *tokenRequest) showPlan() error {
-	hub, err := r.Hub()
+	hub, err := r.HubToChange()
 	if err != nil {
 		return err
 	}

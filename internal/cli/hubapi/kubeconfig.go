@@ -48,6 +48,9 @@ type Source struct {
 	DebugServer bool
 	// Cluster says that it leads to a cluster that need not be a hub.
 	Cluster bool
+	// Before is the kubeconfig of the user that leads elsewhere, and would be used if there were no playground. It is empty where there is
+	// none, and where the user has named a kubeconfig or a context.
+	Before string
 }
 
 // String names the source in a sentence.
@@ -66,18 +69,21 @@ type candidate struct {
 	files      []string
 	playground bool
 	namedBy    string // the flag or variable, empty if nobody named it
+	before     string // as in Source
 }
 
 func (c candidate) String() string { return strings.Join(c.files, string(filepath.ListSeparator)) }
 
 // Resolve finds the access to the hub. The first of these decides: --kubeconfig, KUBECONFIG, the playground's kubeconfig,
-// ~/.kube/config. The last two are passed over when they do not exist or lack the context of --context.
+// ~/.kube/config. The last two are passed over when they do not exist or lack the context of --context; a context that leads to different
+// servers in both is an error.
 func (t Target) Resolve() (*rest.Config, Source, error) {
 	chosen, config, err := t.load()
 	if err != nil {
 		return nil, Source{}, err
 	}
-	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground, Cluster: t.Cluster}
+	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground, Cluster: t.Cluster,
+		Before: chosen.before}
 	if source.Context == "" {
 		return nil, source, fmt.Errorf("%s has no current context: choose one with --context: %s", chosen, contextNames(config))
 	}
@@ -136,28 +142,65 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 		}
 		return *explicit, config, err
 	}
-	var skipped, contexts []string
+	return t.loadDefault()
+}
+
+// loadDefault finds the kubeconfig to use where nobody has named one.
+func (t Target) loadDefault() (candidate, *clientcmdapi.Config, error) {
+	var chosen *candidate
+	var config *clientcmdapi.Config
+	var looked, contexts []string
 	for _, c := range t.defaults() {
-		config, err := read(c)
-		if err != nil {
+		next, err := read(c)
+		switch {
+		case err != nil && chosen == nil:
 			return c, nil, err
+		case err != nil: // it leads nowhere
+		case !t.fits(next):
+			looked, contexts = append(looked, c.String()), append(contexts, sortedContexts(next)...)
+		case chosen == nil:
+			chosen, config = &c, next
+		case sameServer(t.serverOf(*chosen, config), t.serverOf(c, next)):
+		case t.Context != "":
+			return candidate{}, nil, t.ambiguousError(*chosen, c)
+		default:
+			chosen.before = c.String()
 		}
-		if len(config.Contexts) > 0 && (t.Context == "" || config.Contexts[t.Context] != nil) {
-			return c, config, nil
-		}
-		skipped = append(skipped, c.String())
-		contexts = append(contexts, sortedContexts(config)...)
 	}
+	if chosen == nil {
+		return candidate{}, nil, t.nowhereError(looked, contexts)
+	}
+	return *chosen, config, nil
+}
+
+// fits reports whether a kubeconfig has the context of --context, or any without the flag.
+func (t Target) fits(config *clientcmdapi.Config) bool {
+	return len(config.Contexts) > 0 && (t.Context == "" || config.Contexts[t.Context] != nil)
+}
+
+// serverOf is where a kubeconfig leads by the context to use; empty if that is nowhere.
+func (t Target) serverOf(c candidate, config *clientcmdapi.Config) string {
+	return serverBy(config, t.contextOf(c, config))
+}
+
+// ambiguousError is that a context could be that of the playground, or one of the user.
+func (t Target) ambiguousError(playground, own candidate) error {
+	return fmt.Errorf("--context: %q is a context of the playground, in %s, and of %s: name the file that you mean with --kubeconfig, "+
+		"or remove the playground, with its kubeconfig and all that is in it, with \"capstan down --purge\"", t.Context, playground, own)
+}
+
+// nowhereError is that no kubeconfig fits of those that were looked for.
+func (t Target) nowhereError(looked, contexts []string) error {
 	if t.Context != "" {
-		return candidate{}, nil, fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
-			t.Context, strings.Join(skipped, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
+		return fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
+			t.Context, strings.Join(looked, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
 	}
 	if t.Cluster {
-		return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a cluster (looked for %s): name one with --kubeconfig or KUBECONFIG",
-			strings.Join(skipped, " and "))
+		return fmt.Errorf("no kubeconfig leads to a cluster (looked for %s): name one with --kubeconfig or KUBECONFIG",
+			strings.Join(looked, " and "))
 	}
-	return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
-		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(skipped, " and "))
+	return fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
+		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(looked, " and "))
 }
 
 // emptyError is that a kubeconfig that was named leads nowhere.
@@ -188,7 +231,8 @@ func (t Target) isPlayground(file string) bool {
 }
 
 func (t Target) defaults() []candidate {
-	own := candidate{files: []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}}
+	file := filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)
+	own := candidate{files: []string{file}, playground: t.isPlayground(file)} // by a link
 	if t.Playground == "" {
 		return []candidate{own}
 	}
@@ -221,12 +265,18 @@ func unreadable(file string) error {
 
 // Contexts are the names of the contexts a person can choose from, for completion.
 func (t Target) Contexts() []string {
-	t.Context = ""
-	_, config, err := t.load()
-	if err != nil {
-		return nil
+	candidates := t.defaults()
+	if explicit := t.explicit(); explicit != nil {
+		candidates = []candidate{*explicit}
 	}
-	return sortedContexts(config)
+	var names []string
+	for _, c := range candidates {
+		if config, err := read(c); err == nil {
+			names = append(names, sortedContexts(config)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func contextNames(config *clientcmdapi.Config) string {
@@ -240,12 +290,15 @@ func sortedContexts(config *clientcmdapi.Config) []string {
 // ServerIn is where the current context of a kubeconfig leads; empty if that is nowhere.
 func ServerIn(kubeconfig []byte) string {
 	config, err := clientcmd.Load(kubeconfig)
-	if err != nil || config.Contexts[config.CurrentContext] == nil {
+	if err != nil {
 		return ""
 	}
-	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-	if cluster == nil {
+	return serverBy(config, config.CurrentContext)
+}
+
+func serverBy(config *clientcmdapi.Config, context string) string {
+	if config.Contexts[context] == nil || config.Clusters[config.Contexts[context].Cluster] == nil {
 		return ""
 	}
-	return cluster.Server
+	return config.Clusters[config.Contexts[context].Cluster].Server
 }

@@ -97,6 +97,119 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// CA-01: where nobody names a kubeconfig, a context that leads to two servers leads to none, and a kubeconfig that the playground's goes
+// before is remembered.
+func TestResolveWithPlayground(t *testing.T) {
+	tests := map[string]struct {
+		playground, own, context string // what the kubeconfigs have, with the contexts that they share
+		named                    bool   // the user's own kubeconfig, with --kubeconfig
+		byVariable               bool   // the same with KUBECONFIG
+		cluster                  bool   // the playground is of no use
+		server                   string
+		before                   bool
+		fails                    []string
+	}{
+		"a context of both":               {playground: "hub cluster1", own: "hub prod", context: "hub", fails: []string{`--context: "hub"`}},
+		"a cluster of both":               {playground: "hub cluster1", own: "cluster1", context: "cluster1", fails: []string{`"cluster1"`}},
+		"with a kubeconfig named":         {playground: "hub", own: "hub", context: "hub", named: true, server: "https://hub.config"},
+		"with a kubeconfig by a variable": {playground: "hub", own: "hub", context: "hub", byVariable: true, server: "https://hub.config"},
+		"for an installation":             {playground: "hub", own: "hub", context: "hub", cluster: true, server: "https://hub.config"},
+		"a context of the playground":     {playground: "hub cluster1", own: "prod", context: "hub", server: "https://hub.playground"},
+		"a context of the user":           {playground: "hub cluster1", own: "hub prod", context: "prod", server: "https://prod.config"},
+		"a context of neither": {playground: "hub", own: "prod", context: "gone",
+			fails: []string{`no context "gone"`, "contexts there: hub, prod"}},
+		"no context":                     {playground: "hub cluster1", own: "hub prod", server: "https://hub.playground", before: true},
+		"no context, an own one named":   {playground: "hub", own: "hub prod", named: true, server: "https://hub.config"},
+		"no context, an installation":    {playground: "hub", own: "prod", cluster: true, server: "https://prod.config"},
+		"no context, nothing of the own": {playground: "hub cluster1", server: "https://hub.playground"},
+		"no context, no playground":      {own: "hub prod", server: "https://hub.config"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			playground, own := filepath.Join(dir, "playground"), filepath.Join(dir, ".kube", "config")
+			for file, contexts := range map[string]string{playground: test.playground, own: test.own} {
+				if names := strings.Fields(contexts); len(names) > 0 {
+					writeKubeconfig(t, file, names[0], names...)
+				}
+			}
+			t.Setenv("HOME", dir)
+			t.Setenv("KUBECONFIG", "")
+			target := hubapi.Target{Context: test.context, Playground: playground, Cluster: test.cluster}
+			switch {
+			case test.cluster:
+				target.Playground = ""
+			case test.named:
+				target.Kubeconfig = own
+			case test.byVariable:
+				t.Setenv("KUBECONFIG", own)
+			}
+			config, source, err := target.Resolve()
+			if len(test.fails) > 0 {
+				mention(t, err, append(test.fails, playground, own, "--kubeconfig")...)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != test.server {
+				t.Errorf("server %s by %s, want %s", config.Host, source, test.server)
+			}
+			if want := map[bool]string{true: own}[test.before]; source.Before != want {
+				t.Errorf("before %q, want %q", source.Before, want)
+			}
+		})
+	}
+}
+
+// CA-01: the user's own kubeconfig may be that of the playground, or have its contexts, too. One that cannot be read leads nowhere.
+func TestResolveWithPlaygroundTwice(t *testing.T) {
+	for name, test := range map[string]struct {
+		put     func(playground, own string) error
+		context string
+	}{
+		"a link":                        {put: os.Symlink},
+		"a link, and a context":         {put: os.Symlink, context: "hub"},
+		"a link to one of its clusters": {put: os.Symlink, context: "cluster1"},
+		"a copy":                        {put: copyFile, context: "hub"},
+		"one that is broken": {context: "hub", put: func(_, own string) error {
+			return os.WriteFile(own, []byte("{"), 0o600)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("HOME", dir)
+			t.Setenv("KUBECONFIG", "")
+			playground := writeKubeconfig(t, filepath.Join(dir, "playground"), "cluster1", "hub", "cluster1")
+			if err := os.Mkdir(filepath.Join(dir, ".kube"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := test.put(playground, filepath.Join(dir, ".kube", "config")); err != nil {
+				t.Fatal(err)
+			}
+			config, source, err := hubapi.Target{Context: test.context, Playground: playground}.Resolve()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "https://hub.playground"
+			if test.context == "cluster1" {
+				want = "https://cluster1.playground"
+			}
+			if config.Host != want || !source.Playground || source.Before != "" {
+				t.Errorf("server %s by %+v, want %s", config.Host, source, want)
+			}
+		})
+	}
+}
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o600)
+}
+
 func TestResolveNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -134,5 +247,12 @@ func TestContexts(t *testing.T) {
 	file := writeKubeconfig(t, filepath.Join(t.TempDir(), "named"), "b", "b", "a")
 	if got := strings.Join(hubapi.Target{Kubeconfig: file, Context: "typed so far"}.Contexts(), " "); got != "a b" {
 		t.Errorf("contexts %q", got)
+	}
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	playground := writeKubeconfig(t, filepath.Join(dir, "playground"), "hub", "hub", "cluster1")
+	writeKubeconfig(t, filepath.Join(dir, ".kube", "config"), "prod", "prod", "hub")
+	if got := strings.Join(hubapi.Target{Playground: playground}.Contexts(), " "); got != "cluster1 hub prod" {
+		t.Errorf("contexts %q of the playground and the user", got)
 	}
 }

@@ -147,7 +147,7 @@ func NewInstallHubAddOnCommand(global *options.Global) *cobra.Command {
 		if err := options.CheckOutputFile(f.outputFile); err != nil {
 			return err
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if !f.createNamespace {
 				if err := checkNamespaces(ctx, hub, chosen); err != nil {
 					return err
@@ -260,7 +260,7 @@ func NewUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.uninstall(ctx, hub, chosen)
 		})
 	}

@@ -37,9 +37,30 @@ func (g *Global) ConfigAccess() clientcmd.ConfigAccess {
 // Hub is a client of the hub that the flags are about.
 func (g *Global) Hub() (*hubapi.Hub, error) { return hubapi.Connect(g.Target()) }
 
+// HubToChange is Hub for commands that change something there, or give something away. Where the playground goes before a kubeconfig that
+// the user has, and neither was named, it says which hub that is: the user may have meant the other.
+func (g *Global) HubToChange() (*hubapi.Hub, error) {
+	hub, err := g.Hub()
+	if err == nil && hub.Source.Before != "" {
+		g.Note("The hub is that of the playground, %s, which goes before your %[2]s. For a hub that the latter leads to, add --kubeconfig %[2]s.",
+			hub.Source, hub.Source.Before)
+	}
+	return hub, err
+}
+
 // WithHub does something with the hub that the flags are about, for --timeout at most.
 func (g *Global) WithHub(command *cobra.Command, do func(ctx context.Context, hub *hubapi.Hub) error) error {
-	hub, err := g.Hub()
+	return g.with(g.Hub, command, do)
+}
+
+// ChangeHub is WithHub for commands that change something on the hub.
+func (g *Global) ChangeHub(command *cobra.Command, do func(ctx context.Context, hub *hubapi.Hub) error) error {
+	return g.with(g.HubToChange, command, do)
+}
+
+func (g *Global) with(connect func() (*hubapi.Hub, error), command *cobra.Command,
+	do func(ctx context.Context, hub *hubapi.Hub) error) error {
+	hub, err := connect()
 	if err != nil {
 		return err
 	}

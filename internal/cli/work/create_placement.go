@@ -77,7 +77,7 @@ func NewCreatePlacementCommand(global *options.Global) *cobra.Command {
 			f.AnnounceDryRun(command)
 			return f.Render(placement)
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
 				return err
 			}

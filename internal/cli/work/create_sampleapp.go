@@ -61,7 +61,7 @@ func NewCreateSampleAppCommand(global *options.Global) *cobra.Command {
 			c.AnnounceDryRun(command)
 			return c.Render(set.Object)
 		}
-		return c.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return c.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := c.create(ctx, hub, set); err != nil {
 				return err
 			}

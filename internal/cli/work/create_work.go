@@ -120,7 +120,7 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 			f.AnnounceDryRun(command)
 			return d.show(f.replicaSet)
 		}
-		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return f.create(ctx, hub, d) })
+		return f.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return f.create(ctx, hub, d) })
 	}
 	return command
 }

@@ -57,7 +57,7 @@ func NewDeleteCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		d.timeout = d.TimeoutOr(command, deletionTimeout)
-		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return d.ChangeHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := findWorks(ctx, hub, args[0], names)
 			if err != nil {
 				return err
