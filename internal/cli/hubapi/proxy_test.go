@@ -1,6 +1,7 @@
 package hubapi_test
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -80,6 +81,42 @@ func TestProxyInTheWay(t *testing.T) {
 			mention(t, err, append(test.says, "list clusters", "leads through this proxy", `check proxy-url in context "hub"`)...)
 			if strings.Contains(err.Error(), "wr0ng") {
 				t.Errorf("the password is in %q", err)
+			}
+		})
+	}
+}
+
+// CA-10: a server is verified on the way by which its hub is reached. Where the proxy does not lead, nothing is known about it.
+func TestVerifyAtThroughProxy(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	routes := map[string]string{}
+	for _, host := range []string{"hub.invalid", "hub.example.com"} {
+		routes[host+":6443"] = strings.TrimPrefix(fake.URL, "https://")
+	}
+	plain, secure := proxytest.Start(t, false, nil, routes), proxytest.Start(t, true, nil, routes)
+	for name, test := range map[string]struct {
+		proxy   *proxytest.Proxy
+		proxyCA []byte
+		server  string
+		ca      []byte
+		fails   string
+		never   bool // wherever it is tried
+	}{
+		"a name of the certificate": {proxy: plain, server: "https://hub.example.com:6443", ca: fake.CA()},
+		"by a secure proxy":         {proxy: secure, proxyCA: secure.CA(), server: "https://hub.example.com:6443", ca: fake.CA()},
+		"another name":              {plain, nil, "https://hub.invalid:6443", fake.CA(), "not for hub.invalid, but for example.com", true},
+		"no authority":              {plain, nil, "https://hub.example.com:6443", nil, "unknown authority", true},
+		"no way":                    {plain, nil, "https://elsewhere.invalid:6443", fake.CA(), "cannot connect to elsewhere.invalid", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := through(t, fake, test.proxy.URL, test.proxyCA).VerifyAt(t.Context(), test.server, test.ca)
+			if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
+				t.Errorf("error %v, want %q", err, test.fails)
+			}
+			if errors.Is(err, hubapi.ErrUntrusted) != test.never {
+				t.Errorf("%v is ErrUntrusted: %t", err, !test.never)
 			}
 		})
 	}

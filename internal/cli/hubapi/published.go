@@ -35,8 +35,15 @@ func (h *Hub) Published(ctx context.Context) (Published, error) {
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 		return published, h.Explain("read the address that the hub publishes", err)
 	}
-	if root, err := h.publicConfigMap(ctx, configMapRootCA); err == nil {
-		published.Pins = pinsOf([]byte(root.Data["ca.crt"]))
-	}
+	published.Pins = pinsOf(h.OwnCA(ctx))
 	return published, nil
+}
+
+// OwnCA is the certificate authority that the cluster of the hub gives its own pods, in PEM; nil if that is not to be had.
+func (h *Hub) OwnCA(ctx context.Context) []byte {
+	root, err := h.publicConfigMap(ctx, configMapRootCA)
+	if err != nil {
+		return nil
+	}
+	return []byte(root.Data["ca.crt"])
 }

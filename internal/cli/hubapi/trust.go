@@ -1,6 +1,7 @@
 package hubapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -319,17 +320,49 @@ func (i Invitation) Verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = hub.Live(ctx)
+	return hub.verify(ctx)
+}
+
+// VerifyAt tries what a cluster does that joins: it verifies the server at a URL, on the way by which this client reaches the hub, with
+// certificates in PEM, or those of this machine where there are none. No credential is sent. The error is ErrUntrusted if that cannot succeed
+// from anywhere.
+func (h *Hub) VerifyAt(ctx context.Context, server string, ca []byte) error {
+	config := rest.AnonymousClientConfig(h.Config())
+	config.Host, config.TLSClientConfig = server, rest.TLSClientConfig{CAData: ca}
+	anonymous, err := New(config)
+	if err != nil {
+		return err
+	}
+	return anonymous.verify(ctx)
+}
+
+// verify tries whether the certificate of the server can be verified. The error is ErrUntrusted if it cannot, wherever from.
+func (h *Hub) verify(ctx context.Context) error {
+	err := h.Live(ctx)
+	var proxyErr *forwardproxy.Error
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var answered apierrors.APIStatus
 	switch {
-	case errors.As(err, &unknownAuthority) || errors.As(err, &wrongHost):
+	case errors.As(err, &proxyErr): // it may be the certificate of the proxy
+		return err
+	case errors.As(err, &wrongHost):
+		return fmt.Errorf("%w: its certificate is not for %s, but for %s", ErrUntrusted, wrongHost.Host, namesIn(wrongHost.Certificate))
+	case errors.As(err, &unknownAuthority):
 		return fmt.Errorf("%w: %w", ErrUntrusted, unwrapURL(err))
 	case errors.As(err, &answered):
 		return nil
 	}
 	return err
+}
+
+// namesIn are the host names and the addresses that a certificate is for.
+func namesIn(certificate *x509.Certificate) string {
+	names := slices.Clone(certificate.DNSNames)
+	for _, address := range certificate.IPAddresses {
+		names = append(names, address.String())
+	}
+	return cmp.Or(strings.Join(names, ", "), "no host name or address")
 }
 
 func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error) {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -14,9 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joincommand"
@@ -40,7 +35,9 @@ type initialization struct {
 	singleton         singletonFlags
 	changed           func(flag string) bool // reports which flags were set
 
-	shown bool // the ConfigMap cluster-info, to everybody
+	shown      bool   // the ConfigMap cluster-info, to everybody
+	correction string // of that ConfigMap, where clusters cannot join by it
+	untried    error  // why it could not be tried from here whether they can
 }
 
 const initLong = `Install a hub in the cluster of the kubeconfig: the operator, and the ClusterManager that tells it what to run. The last lines that
@@ -52,7 +49,8 @@ installed is left alone, unless --force takes it over.
 
 Before anything is changed, the command makes sure that the cluster can be reached and is new enough, and that the user may do all that
 it takes; it lists the permissions that are missing. --force leaves these checks out. Where the cluster does not publish how it is
-reached, in the ConfigMap kube-public/cluster-info, it is created from the kubeconfig: clusters that join look there.
+reached, in the ConfigMap kube-public/cluster-info, it is created from the kubeconfig: clusters that join look there. A kubeconfig
+without certificate authority gets that which the cluster gives its pods. What is published has to verify the server.
 
 --wait waits until the hub works, for --timeout seconds at most. If it does not by then, the error says why: images that cannot be
 pulled, programs that end, pods that no node takes, quotas.
@@ -282,133 +280,6 @@ func checkManagerNotDeleted(ctx context.Context, cluster *Cluster, objects []*un
 	return nil
 }
 
-// publish makes sure that the cluster publishes how it is reached.
-func (i *initialization) publish(ctx context.Context, cluster *Cluster) error {
-	info, err := cluster.Get(ctx, clusterInfo)
-	if err != nil {
-		return err
-	}
-	if info != nil && madeByClusteradm(info) { // which does not take it away again, and lets nobody read it
-		if _, err := cluster.Delete(ctx, clusterInfo); err != nil {
-			return err
-		}
-		info = nil
-	}
-	server := cluster.Server()
-	if info == nil {
-		i.Note("Warning: the cluster has no ConfigMap %s/%s of its own, which says how it is reached. It is created from the kubeconfig, with the "+
-			"address %s.", clusterInfo.Namespace, clusterInfo.Name, server)
-		if err := createClusterInfo(ctx, cluster); err != nil {
-			return err
-		}
-	} else if server, err = publishedServer(info); err != nil && !i.force {
-		return err
-	}
-	i.warnAboutAddress(server)
-	return i.allowReading(ctx, cluster)
-}
-
-// madeByClusteradm reports whether clusteradm has made an object: it signs what it writes.
-func madeByClusteradm(object *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "clusteradm" })
-}
-
-// allowReading gives everybody the right to read how the cluster is reached, unless everybody has it.
-func (i *initialization) allowReading(ctx context.Context, cluster *Cluster) error {
-	shown, err := showsClusterInfo(ctx, cluster.Hub())
-	if i.shown = shown; err != nil || shown {
-		return err
-	}
-	role := published(clusterInfoReaders[0], map[string]any{"rules": []any{map[string]any{
-		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{clusterInfo.Name}, "verbs": []any{"get"}}}})
-	group := func(name string) any {
-		return map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Group", "name": name}
-	}
-	binding := published(clusterInfoReaders[1], map[string]any{
-		"roleRef":  map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
-		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
-	})
-	noReport := func(installation.Reference, installation.Change) {}
-	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, noReport); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
-	defer cancel()
-	if i.shown, err = awaitClusterInfo(ctx, cluster.Hub()); !i.shown {
-		i.Note("Warning: the cluster shows nothing to who has no credential (%v), so clusters that join cannot compare its certificate authority with the "+
-			"hash in the join command: give them that in a file, and add --ca-file FILE to the command.", err)
-	}
-	return nil
-}
-
-// warnAboutAddress warns about addresses that agents in other clusters may not reach.
-func (i *initialization) warnAboutAddress(server string) {
-	parsed, err := url.Parse(server)
-	if err != nil {
-		return
-	}
-	switch address := net.ParseIP(parsed.Hostname()); {
-	case address == nil:
-		i.Note("Warning: the address of the hub, %s, has the host name %s. If clusters that join cannot resolve it, maybe you should set "+
-			"HostAlias: spec.hubApiServerHostAlias of the Klusterlet.", server, parsed.Hostname())
-	case address.IsLoopback():
-		i.Note("Warning: the address of the hub, %s, leads to the machine that uses it. Clusters elsewhere cannot join there.", server)
-	}
-}
-
-// clusterInfo is the ConfigMap in which clusters publish how they are reached.
-var clusterInfo = installation.Reference{
-	GroupVersionKind: installation.KindConfigMap, Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo,
-}
-
-// clusterInfoReaders give everybody the right to read that ConfigMap, as installers of Kubernetes do: who joins compares the hash of the
-// certificate authority in it with the one of the join command, before sending a token.
-var clusterInfoReaders = []installation.Reference{
-	{GroupVersionKind: installation.KindRole, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
-	{GroupVersionKind: installation.KindRoleBinding, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
-}
-
-// annotationCreatedBy marks what init has created outside of the namespaces of the hub, for clean.
-const annotationCreatedBy = "capstan.io/created-by"
-
-func createClusterInfo(ctx context.Context, cluster *Cluster) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters[""] = &clientcmdapi.Cluster{Server: cluster.Server(), CertificateAuthorityData: cluster.Hub().CA}
-	kubeconfig, err := clientcmd.Write(*config)
-	if err != nil {
-		return err
-	}
-	info := published(clusterInfo, map[string]any{
-		"immutable": true,
-		"data":      map[string]any{bootstrapapi.KubeConfigKey: string(kubeconfig)},
-	})
-	return cluster.Apply(ctx, []*unstructured.Unstructured{info}, func(installation.Reference, installation.Change) {})
-}
-
-// published is an object by which init publishes how the cluster is reached.
-func published(name installation.Reference, content map[string]any) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: content}
-	object.SetGroupVersionKind(name.GroupVersionKind)
-	object.SetNamespace(name.Namespace)
-	object.SetName(name.Name)
-	object.SetAnnotations(map[string]string{annotationCreatedBy: "capstan init"})
-	return object
-}
-
-// publishedServer is the address in the ConfigMap cluster-info.
-func publishedServer(info *unstructured.Unstructured) (string, error) {
-	content, _, _ := unstructured.NestedString(info.Object, "data", bootstrapapi.KubeConfigKey)
-	config, err := clientcmd.Load([]byte(content))
-	if err != nil || strings.TrimSpace(content) == "" || len(config.Clusters) == 0 {
-		return "", fmt.Errorf("ConfigMap %s/%s of the cluster holds no kubeconfig, so clusters that join cannot find the hub: "+
-			"delete it, and this command creates it from your kubeconfig", clusterInfo.Namespace, clusterInfo.Name)
-	}
-	for _, cluster := range config.Clusters {
-		return cluster.Server, nil
-	}
-	return "", nil
-}
-
 // hubConditions are those of the ClusterManager of a hub that works.
 var hubConditions = []installation.DesiredCondition{
 	{Type: "Applied", Status: metav1.ConditionTrue}, {Type: "Progressing", Status: metav1.ConditionFalse},
@@ -469,17 +340,25 @@ func (i *initialization) verifyJoinCommand(ctx context.Context, info joincommand
 	if !i.shown {
 		return nil
 	}
+	if i.untried != nil {
+		i.noteUntried(i.untried)
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	err := hubapi.Invitation{Server: info.Server, Token: info.Token, Pins: info.Pins}.Verify(ctx)
 	switch {
 	case errors.Is(err, hubapi.ErrUntrusted):
-		return fmt.Errorf("the hub is installed; clusters cannot join with what it publishes in ConfigMap %s/%s: %w\n"+
-			"Correct the ConfigMap, or delete it: this command then makes it anew", clusterInfo.Namespace, clusterInfo.Name, err)
+		return fmt.Errorf("the hub is installed; clusters cannot join with what it publishes in ConfigMap %s/%s: %w\n%s",
+			clusterInfo.Namespace, clusterInfo.Name, err, i.correction)
 	case err != nil:
-		i.Note("Warning: the join command could not be tried from here: %v", err)
+		i.noteUntried(err)
 	}
 	return nil
+}
+
+func (i *initialization) noteUntried(why error) {
+	i.Note("Warning: the join command could not be tried from here: %v", why)
 }
 
 // writeJoinCommand writes the script of --output-join-command-file, if there is to be one.

@@ -669,7 +669,7 @@ func TestInitVerifiesTheJoinCommand(t *testing.T) {
 			return `{"metadata":{"managedFields":[{"manager":"clusteradm","operation":"Update"}]},"immutable":true}`
 		}, readers: true},
 		"with another authority": {info: func(h clitest.Hub) string { return config(h.URL, otherCA(t)) },
-			fails: []string{"the hub is installed; clusters cannot join", "kube-public/cluster-info", "delete it"}},
+			fails: []string{"clusters could not join", "kube-public/cluster-info", "unknown authority", "delete it"}},
 		"at an address that is not reached from here": {info: func(h clitest.Hub) string { return config("https://127.0.0.1:1", string(h.CA())) },
 			warns: "the join command could not be tried from here", readers: true},
 	} {
@@ -684,6 +684,9 @@ func TestInitVerifiesTheJoinCommand(t *testing.T) {
 			got := h.Run(t, "", "init")
 			if len(test.fails) > 0 {
 				got.Fails(t, test.fails...)
+				if n := changes(h); n > 0 {
+					t.Errorf("%d changes were made", n)
+				}
 				return
 			}
 			got.Succeeds(t, "capstan join --hub-token t", "--ca-cert-hash sha256:")
