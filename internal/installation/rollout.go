@@ -192,6 +192,28 @@ type Running struct {
 	// The settings of the pod that a user may have changed, as in the values of a chart.
 	NodeSelector, Affinity, Resources map[string]any
 	Tolerations                       []any
+
+	// More of these. ServiceAccount, of the same namespace, may have pull secrets besides those of the pod.
+	PodSecurityContext, SecurityContext             map[string]any
+	PullSecrets, HostAliases, Volumes, VolumeMounts []any
+	PullPolicy, PriorityClassName, ServiceAccount   string
+}
+
+// readPod reads settings of the spec of a pod.
+func (r *Running) readPod(pod map[string]any) {
+	r.PodSecurityContext, _, _ = unstructured.NestedMap(pod, "securityContext")
+	r.PullSecrets, _, _ = unstructured.NestedSlice(pod, "imagePullSecrets")
+	r.HostAliases, _, _ = unstructured.NestedSlice(pod, "hostAliases")
+	r.Volumes, _, _ = unstructured.NestedSlice(pod, "volumes")
+	r.PriorityClassName, _, _ = unstructured.NestedString(pod, "priorityClassName")
+	r.ServiceAccount, _, _ = unstructured.NestedString(pod, "serviceAccountName")
+}
+
+// readContainer reads settings of the container of a pod.
+func (r *Running) readContainer(container map[string]any) {
+	r.SecurityContext, _, _ = unstructured.NestedMap(container, "securityContext")
+	r.VolumeMounts, _, _ = unstructured.NestedSlice(container, "volumeMounts")
+	r.PullPolicy, _, _ = unstructured.NestedString(container, "imagePullPolicy")
 }
 
 // Deployed reads what a Deployment runs.
@@ -210,6 +232,7 @@ func (c *Cluster) Deployed(ctx context.Context, namespace, name string) (Running
 	running.NodeSelector, _, _ = unstructured.NestedMap(pod, "nodeSelector")
 	running.Affinity, _, _ = unstructured.NestedMap(pod, "affinity")
 	running.Tolerations, _, _ = unstructured.NestedSlice(pod, "tolerations")
+	running.readPod(pod)
 	containers, _, _ := unstructured.NestedSlice(pod, "containers")
 	if len(containers) == 0 {
 		return running, nil
@@ -218,6 +241,7 @@ func (c *Cluster) Deployed(ctx context.Context, namespace, name string) (Running
 		running.Image, _ = container["image"].(string)
 		running.Resources, _ = container["resources"].(map[string]any)
 		running.Args, _, _ = unstructured.NestedStringSlice(container, "args")
+		running.readContainer(container)
 	}
 	return running, nil
 }

@@ -14,11 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
@@ -27,9 +25,10 @@ type upgrading struct {
 	*options.Global
 	installFlags
 
-	what        upgradable
-	wait, force bool
-	in          *Cluster
+	what          upgradable
+	wait, force   bool
+	registryGiven bool // with --image-registry
+	in            *Cluster
 }
 
 // upgradable is what can be upgraded: an operator, and what it runs.
@@ -84,8 +83,9 @@ func (u *upgradable) waiting(ctx context.Context, global *options.Global, cluste
 
 const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
 
-The configuration stays: that of the %[1]s, whose images alone are changed, and the replicas, resources and placement of the operator,
-as far as --values-file does not say otherwise. What Helm or the Operator Lifecycle Manager has installed is upgraded by these.
+The configuration stays: that of the %[1]s, whose images alone are changed, and that of the operator which the chart has values for, such
+as replicas, resources, placement and pull secrets, as far as --values-file does not say otherwise. Images come from the registry of the
+operator that runs, unless --image-registry names one. What Helm or the Operator Lifecycle Manager has installed is upgraded by these.
 
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
@@ -121,6 +121,7 @@ func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {
 		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
 		}
+		run.registryGiven = command.Flags().Changed("image-registry")
 		return run.RunLimited(command, run.upgrade)
 	}
 	return command
@@ -142,7 +143,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 		return fmt.Errorf("the cluster at %s has no operator to upgrade: there is no Deployment %s/%s. Choose another cluster with --context, "+
 			"or install with \"capstan init\" and \"capstan join\"", u.in.Server(), fleet.NamespaceOperators, u.what.operator)
 	}
-	objects, err := u.render(running)
+	objects, err := u.render(ctx, running)
 	if err != nil {
 		return err
 	}
@@ -160,32 +161,6 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 		return u.printPlan(operator, custom, images)
 	}
 	return u.apply(ctx, operator, custom, images)
-}
-
-// render returns the chart with the settings that the operator has.
-func (u *upgrading) render(running installation.Running) ([]*unstructured.Unstructured, error) {
-	images, err := u.images.values()
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]any{
-		"images": images, "replicaCount": running.Replicas, "enableSyncLabels": slices.Contains(running.Args, "--enable-sync-labels"),
-		u.what.custom: map[string]any{"mode": string(operatorv1.InstallModeDefault)},
-	}
-	for name, setting := range map[string]map[string]any{
-		"nodeSelector": running.NodeSelector, "affinity": running.Affinity, "resources": running.Resources,
-	} {
-		if len(setting) > 0 {
-			values[name] = setting
-		}
-	}
-	if len(running.Tolerations) > 0 {
-		values["tolerations"] = running.Tolerations
-	}
-	if err := u.override(values); err != nil {
-		return nil, err
-	}
-	return installer.Objects(u.what.operator, values)
 }
 
 // splitCustom takes the custom resource out of the rendered objects, of which only the images count.
