@@ -5,11 +5,14 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -18,7 +21,7 @@ import (
 const crdManagedClusters = "managedclusters.cluster.open-cluster-management.io"
 
 // checkOwner is an error if a hosted hub is on the cluster of the operator, where the objects of both clusters would be the same, or is
-// that of another ClusterManager.
+// that of another ClusterManager: one that is installed in the cluster of the hub, or one of this operator.
 func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
 	if !hosted(cm) {
 		return nil
@@ -31,6 +34,15 @@ func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManag
 		return fmt.Errorf("the kubeconfig in Secret %s/%s leads to the cluster of the operator: store one of another cluster, or delete the "+
 			"ClusterManager and create it in the mode %s", cm.Name, fleet.SecretExternalHubKubeconfig, operatorv1.InstallModeDefault)
 	}
+	resident, err := residentOf(ctx, hub)
+	if err != nil {
+		return err
+	}
+	if resident != "" {
+		return fmt.Errorf("the hub that the kubeconfig in Secret %s/%s leads to is that of ClusterManager %s in the cluster of the hub: store a "+
+			"kubeconfig of another cluster, or delete that ClusterManager, with all that is stored in the hub", cm.Name,
+			fleet.SecretExternalHubKubeconfig, resident)
+	}
 	other, err := c.otherOwner(ctx, cm, hub)
 	if err != nil {
 		return err
@@ -40,6 +52,49 @@ func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManag
 			"of another cluster", cm.Name, fleet.SecretExternalHubKubeconfig, other)
 	}
 	return nil
+}
+
+// unlessResident is the hub, of which a removal deletes what has the name of the ClusterManager; nil if a ClusterManager in the cluster of
+// the hub has it, which may have the same name.
+func (c *Controller) unlessResident(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (*apply.Cluster, error) {
+	if !hosted(cm) {
+		return hub, nil
+	}
+	same, err := c.IsOwn(ctx, hub, fleet.SecretExternalHubKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if same { // that ClusterManager is one of this operator: see sameHub and otherOwner
+		return hub, nil
+	}
+	resident, err := residentOf(ctx, hub)
+	if err != nil {
+		return nil, err
+	}
+	if resident != "" {
+		log.FromContext(ctx).Info("The hub stays: a ClusterManager in its cluster has it", "clusterManager", resident)
+		return nil, nil
+	}
+	return hub, nil
+}
+
+// residentOf is a ClusterManager in the cluster of a hub that has the hub, of whatever name; empty if there is none. The hubs of those that
+// are hosted are elsewhere.
+func residentOf(ctx context.Context, hub *apply.Cluster) (string, error) {
+	all := &operatorv1.ClusterManagerList{}
+	err := hub.Client.List(ctx, all)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apiclient.Denied(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find out whether the cluster of the hub has a ClusterManager: %w", err)
+	}
+	for i := range all.Items {
+		if !hosted(&all.Items[i]) {
+			return all.Items[i].Name, nil
+		}
+	}
+	return "", nil
 }
 
 // otherOwner is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken

@@ -100,7 +100,8 @@ func withAdvice(cm *operatorv1.ClusterManager, err error) error {
 	return fmt.Errorf("%w; correct Secret %s/%s, or delete it to give up what is on the hub", err, cm.Name, fleet.SecretExternalHubKubeconfig)
 }
 
-// hubToRemove is the hub; nil if it is hosted and its credential has been deleted: it cannot be reached any more then.
+// hubToRemove is the hub; nil if it is hosted and its credential has been deleted, as it cannot be reached any more then, or if it belongs
+// to a ClusterManager in its own cluster.
 func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, error) {
 	if hosted(cm) {
 		if secret, err := c.Secrets.Get(ctx, cm.Name, fleet.SecretExternalHubKubeconfig); err != nil || secret == nil {
@@ -108,7 +109,10 @@ func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterMana
 		}
 	}
 	hub, _, err := c.hub(ctx, cm)
-	return hub, err
+	if err != nil {
+		return nil, err
+	}
+	return c.unlessResident(ctx, cm, hub)
 }
 
 // removeDeadWebhooks deletes the configurations of the webhooks if one of these does not run: the API server would refuse what the
