@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
@@ -48,7 +49,8 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 	}
 }
 
-// installOnce installs the hub, unless another ClusterManager has it, which is reported until one of them changes.
+// installOnce installs the hub, unless another ClusterManager has it, or the operator its namespace, which is reported until one of them
+// changes.
 func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
 	if err := c.recordRunningMode(ctx, cm); err != nil {
 		return 0, client.IgnoreNotFound(err)
@@ -62,6 +64,10 @@ func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterMana
 			"the hub in this cluster is that of ClusterManager %s: change that one, or use the mode %s for a hub elsewhere",
 			other, operatorv1.InstallModeHosted))
 		return 0, nil
+	}
+	if err := c.checkNamespace(cm); err != nil {
+		_ = newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, err)
+		return 0, nil // until the operator runs in another namespace
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
 		return 0, err
@@ -83,6 +89,16 @@ func (c *Controller) sameHub(ctx context.Context, cm *operatorv1.ClusterManager)
 		}
 	}
 	return "", nil
+}
+
+// checkNamespace is an error if a hub would be installed in the namespace of the operator, which would be deleted with the hub. One that is
+// there already is kept up; see own.
+func (c *Controller) checkNamespace(cm *operatorv1.ClusterManager) error {
+	if hosted(cm) || c.Namespace != fleet.NamespaceHub || controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) {
+		return nil
+	}
+	return fmt.Errorf("the operator runs in the namespace %s, which is that of the hub and would be deleted with it: install the operator in "+
+		"another namespace, such as %s", c.Namespace, fleet.NamespaceOperators)
 }
 
 // install makes what the ClusterManager describes and writes into its status how far that is. It returns how long nothing is due.
@@ -191,7 +207,7 @@ func (c *Controller) migrate(ctx context.Context, hub client.Client, applied []*
 // prune deletes what the ClusterManager no longer consists of.
 func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, desired *plan) error {
 	for _, cluster := range distinct(hub, c.Management) {
-		if _, err := cluster.Prune(ctx, cm.Name, desired.all()...); err != nil {
+		if _, err := cluster.Prune(ctx, cm.Name, append(desired.all(), c.own(cm, cluster)...)...); err != nil {
 			return err
 		}
 	}

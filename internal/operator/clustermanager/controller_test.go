@@ -1,6 +1,7 @@
 package clustermanager
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,41 @@ func TestVersionRefused(t *testing.T) {
 	applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
 	if err != nil || due != 0 || applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != frame.ReasonVersionRefused {
 		t.Errorf("due in %v, %v: %+v", due, err, applied)
+	}
+}
+
+// CM-02: a hub is not installed in the namespace of the operator, with which it would go; one that is there is kept up.
+func TestNamespaceOfOperator(t *testing.T) {
+	t.Parallel()
+	finalizer := func(cm *operatorv1.ClusterManager) { cm.Finalizers = []string{fleet.FinalizerClusterManagerCleanup} }
+	for name, test := range map[string]struct {
+		edit      func(*operatorv1.ClusterManager)
+		namespace string
+		refused   bool
+	}{
+		"another":                {named("indigo"), fleet.NamespaceOperators, false},
+		"that of the hub":        {named("indigo"), fleet.NamespaceHub, true},
+		"of a hub that is there": {named("indigo", finalizer), fleet.NamespaceHub, false},
+		"hosted":                 {named("indigo", hostedAt("hub.example.com")), fleet.NamespaceHub, false},
+	} {
+		cm := &operatorv1.ClusterManager{}
+		test.edit(cm)
+		c := &Controller{Operator: &frame.Operator{Options: frame.Options{Namespace: test.namespace},
+			Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(cm.DeepCopy()).Build()}}
+		const want = "the operator runs in the namespace open-cluster-management-hub, which is that of the hub and would be deleted with it: " +
+			"install the operator in another namespace"
+		if err := c.checkNamespace(cm); (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !test.refused {
+			continue
+		}
+		due, err := c.installOnce(t.Context(), cm)
+		applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
+		if due != 0 || err != nil || applied == nil || applied.Reason != fleet.ReasonHubResourceApplyFailed ||
+			!strings.Contains(applied.Message, want) || len(cm.Finalizers) > 0 {
+			t.Errorf("%s: due in %s, %v: %v, finalizers %v", name, due, err, applied, cm.Finalizers)
+		}
 	}
 }
 

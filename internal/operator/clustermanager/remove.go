@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,20 +69,8 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 			return waitsFor, withAdvice(cm, err)
 		}
 	}
-	for _, cluster := range distinct(hub, c.Management) {
-		if cluster == nil {
-			continue
-		}
-		left, err := cluster.PruneLive(ctx, cm.Name) // also what was applied a moment ago, as no event is handled any more
-		if cluster != c.Management {
-			err = withAdvice(cm, err)
-		}
-		if err != nil || len(left) > 0 {
-			return frame.Summary(left), err
-		}
-	}
-	if hub == nil {
-		return "", nil
+	if waitsFor, err = c.removeRest(ctx, cm, hub); err != nil || waitsFor != "" || hub == nil {
+		return waitsFor, err
 	}
 	if other, err := c.sameHub(ctx, cm); err != nil || other != "" {
 		return "", err // the roles are those of its hub
@@ -90,6 +79,36 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 		return "", withAdvice(cm, err)
 	}
 	return "", withAdvice(cm, c.removeRolesOfAgents(ctx, hub)) // no controller makes them again
+}
+
+// removeRest deletes all that the hub consists of, but for CRDs, and returns what is still there. A hub that is nil is left.
+func (c *Controller) removeRest(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (waitsFor string, err error) {
+	for _, cluster := range distinct(hub, c.Management) {
+		if cluster == nil {
+			continue
+		}
+		left, err := cluster.PruneLive(ctx, cm.Name, c.own(cm, cluster)...) // also what was just applied, as no event is handled any more
+		if cluster != c.Management {
+			err = withAdvice(cm, err)
+		}
+		if err != nil || len(left) > 0 {
+			return frame.Summary(left), err
+		}
+	}
+	return "", nil
+}
+
+// own are objects on a cluster that the operator lives on, or that users have stored for it: where the hub runs in the namespace of the
+// operator, they are part of both, and outlive the hub.
+func (c *Controller) own(cm *operatorv1.ClusterManager, cluster *apply.Cluster) []client.Object {
+	if cluster != c.Management || namespaceOf(cm) != c.Namespace {
+		return nil
+	}
+	own := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}}
+	for _, copied := range []string{c.PullSecret, fleet.SecretWorkDriverConfig} {
+		own = append(own, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: copied}})
+	}
+	return own
 }
 
 // withAdvice says what to do when an error on a hosted hub does not go away: its API server may never be reached again.

@@ -3,6 +3,7 @@ package clustermanager
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,4 +153,89 @@ func TestRemainingOfMany(t *testing.T) {
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// CM-02, CM-20, CM-28: where a hub runs in the namespace of the operator, the operator and what users have stored for it outlive the hub.
+// What belongs to the cluster of a hub that stays is left.
+func TestRemovalLeavesTheOperator(t *testing.T) {
+	t.Parallel()
+	labelled := func(object client.Object) client.Object {
+		object.SetLabels(map[string]string{fleet.LabelCreatedByClusterManager: "indigo"})
+		return object
+	}
+	objects := func(namespace string) []client.Object {
+		made := []client.Object{labelled(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})}
+		for _, name := range []string{"pull", fleet.SecretWorkDriverConfig, fleet.SecretSigner} {
+			made = append(made, labelled(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
+		}
+		return made
+	}
+	const operator = "pull work-driver-config"
+	for name, test := range map[string]struct {
+		edit      func(*operatorv1.ClusterManager)
+		namespace string
+		hubStays  bool
+		// left are the names of Namespaces and Secrets in the operator's cluster, and onHub those on a hosted hub.
+		left, onHub string
+	}{
+		"in another namespace": {edit: named("indigo"), namespace: fleet.NamespaceOperators},
+		"in the same namespace": {edit: named("indigo"), namespace: fleet.NamespaceHub,
+			left: fleet.NamespaceHub + " " + operator},
+		"hosted":                       {edit: named("indigo", hostedAt("hub.example.com")), namespace: fleet.NamespaceOperators},
+		"hosted in the same namespace": {edit: named("indigo", hostedAt("hub.example.com")), namespace: "indigo", left: "indigo " + operator},
+		"hosted, with a hub that stays": {edit: named("indigo", hostedAt("hub.example.com")), namespace: fleet.NamespaceOperators,
+			hubStays: true, onHub: "indigo pull signer-secret work-driver-config"},
+	} {
+		cm := &operatorv1.ClusterManager{}
+		test.edit(cm)
+		cluster := func() *apply.Cluster {
+			return &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects(namespaceOf(cm))...).Build(),
+				Options: apply.Options{Label: fleet.LabelCreatedByClusterManager, Kinds: frame.ManagementKinds(hubKinds()), Scheme: Scheme()}}
+		}
+		management := cluster()
+		onHub := management
+		if hosted(cm) {
+			onHub = cluster()
+		}
+		hub := onHub
+		if test.hubStays {
+			hub = nil
+		}
+		c := &Controller{Operator: &frame.Operator{Management: management,
+			Options: frame.Options{Namespace: test.namespace, PullSecret: "pull"}}}
+		waitsFor := "the start"
+		for range 3 {
+			var err error
+			if waitsFor, err = c.removeRest(t.Context(), cm, hub); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if waitsFor != "" {
+			t.Errorf("%s: waits for %s", name, waitsFor)
+		}
+		if got := namesIn(t, management.Client); got != test.left {
+			t.Errorf("%s: %q is left, want %q", name, got, test.left)
+		}
+		if got := namesIn(t, onHub.Client); hosted(cm) && got != test.onHub {
+			t.Errorf("%s: %q is left on the hub, want %q", name, got, test.onHub)
+		}
+	}
+}
+
+// namesIn are the names of the Namespaces and Secrets of a cluster, sorted.
+func namesIn(t *testing.T, cluster client.Client) string {
+	t.Helper()
+	namespaces, secrets := &corev1.NamespaceList{}, &corev1.SecretList{}
+	if err := errors.Join(cluster.List(t.Context(), namespaces), cluster.List(t.Context(), secrets)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range namespaces.Items {
+		names = append(names, namespaces.Items[i].Name)
+	}
+	for i := range secrets.Items {
+		names = append(names, secrets.Items[i].Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
