@@ -44,17 +44,23 @@ type Controller struct {
 func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 	return frame.Reconciler[*operatorv1.ClusterManager]{
 		Operator: c.Operator, Prototype: &operatorv1.ClusterManager{}, Finalizers: []string{fleet.FinalizerClusterManagerCleanup},
-		Install: c.installOnce, Remove: c.remove, ReportRemoval: reportRemoval, Forget: func(string) {},
+		Install: c.installAndReport, Remove: c.remove, ReportRemoval: reportRemoval, Forget: func(string) {},
 		Conditions: func(cm *operatorv1.ClusterManager) *[]metav1.Condition { return &cm.Status.Conditions },
 	}
+}
+
+// installAndReport installs the hub, and reports how its components do, also where they are those of an earlier spec.
+func (c *Controller) installAndReport(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
+	if err := c.recordRunningMode(ctx, cm); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	due, err := c.installOnce(ctx, cm)
+	return retry.Soonest(due, (&report{cm}).components(ctx, c.Client, c.Management.Deployment)), err
 }
 
 // installOnce installs the hub, unless another ClusterManager has it, or the operator its namespace, which is reported until one of them
 // changes.
 func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
-	if err := c.recordRunningMode(ctx, cm); err != nil {
-		return 0, client.IgnoreNotFound(err)
-	}
 	other, err := c.sameHub(ctx, cm)
 	if err != nil {
 		return 0, err
@@ -157,7 +163,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := c.Management.Apply(ctx, cm.Name, append(desired.base, objects(desired.deployments)...)...); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	rolling, err := c.rollout(ctx, r, p, desired.deployments)
+	rolling, err := c.rollout(ctx, desired.deployments)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
@@ -222,8 +228,8 @@ func distinct(hub, management *apply.Cluster) []*apply.Cluster {
 	return []*apply.Cluster{hub, management}
 }
 
-// rollout returns the Deployments that do not run yet as they are written, and reports on those that have a condition.
-func (c *Controller) rollout(ctx context.Context, r *report, p planned, desired []*appsv1.Deployment) (rolling []string, err error) {
+// rollout returns the Deployments that do not run yet as they are written.
+func (c *Controller) rollout(ctx context.Context, desired []*appsv1.Deployment) (rolling []string, err error) {
 	for _, deployment := range desired {
 		live, err := c.Management.Deployment(ctx, client.ObjectKeyFromObject(deployment))
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -236,7 +242,6 @@ func (c *Controller) rollout(ctx context.Context, r *report, p planned, desired 
 			}
 			rolling = append(rolling, text)
 		}
-		r.component(ctx, c.Client, p, deployment, live, err)
 	}
 	return rolling, nil
 }

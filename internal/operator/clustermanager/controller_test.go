@@ -6,14 +6,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	clientset "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
@@ -51,6 +57,76 @@ func TestVersionRefused(t *testing.T) {
 	if err != nil || due != 0 || applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != frame.ReasonVersionRefused {
 		t.Errorf("due in %v, %v: %+v", due, err, applied)
 	}
+}
+
+// CM-24: what is said of the components is never that of an earlier time, whatever keeps the spec from being applied.
+func TestComponentsAreReportedWhateverFails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit      func(*operatorv1.ClusterManager)
+		namespace string // of the operator
+		reason    string // of Applied
+		fails     bool
+	}{
+		"an invalid spec": {edit: named("an.invalid.name"), reason: fleet.ReasonHubResourceApplyFailed},
+		"a version that is refused": {edit: named("indigo", func(cm *operatorv1.ClusterManager) {
+			cm.Annotations[upgrade.AnnotationVersion] = "v1.4.0"
+		}), reason: frame.ReasonVersionRefused},
+		"a hub that cannot be reached": {edit: named("cluster-manager", hostedAt("hub.example.com"), func(cm *operatorv1.ClusterManager) {
+			cm.Annotations[annotationMode] = string(operatorv1.InstallModeHosted)
+		}), reason: fleet.ReasonHubResourceApplyFailed, fails: true},
+		"the hub of another": {edit: named("second"), reason: fleet.ReasonHubResourceApplyFailed},
+		"an operator in the namespace of the hub": {edit: named("indigo"), namespace: fleet.NamespaceHub,
+			reason: fleet.ReasonHubResourceApplyFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeDefault)}}}
+			test.edit(cm)
+			stored := []client.Object{cm}
+			if cm.Name == "second" {
+				first := cm.DeepCopy()
+				first.Name = "first"
+				stored = append(stored, first)
+			}
+			c := &Controller{Operator: &frame.Operator{Options: frame.Options{Version: "v1.6.0", Namespace: test.namespace},
+				Client:     fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(stored...).Build(),
+				Secrets:    frame.NewSecrets(t.Context(), clientset.NewClientset().CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil),
+				Management: withoutServer(t)}}
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range degradations {
+				meta.SetStatusCondition(&cm.Status.Conditions, metav1.Condition{Type: d.condition, Status: metav1.ConditionFalse, Reason: d.functional})
+			}
+			due, err := c.reconciler().Install(t.Context(), cm)
+			if due != 0 || (err != nil) != test.fails {
+				t.Errorf("due in %s, %v", due, err)
+			}
+			applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
+			if applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != test.reason {
+				t.Errorf("applied: %v", applied)
+			}
+			for _, d := range degradations {
+				condition := meta.FindStatusCondition(cm.Status.Conditions, d.condition)
+				if condition.Status != metav1.ConditionTrue || condition.Reason != d.missing {
+					t.Errorf("%v", condition)
+				}
+			}
+		})
+	}
+}
+
+// withoutServer is a cluster whose API server does not run: there is nothing to be seen of it.
+func withoutServer(t *testing.T) *apply.Cluster {
+	t.Helper()
+	cluster, err := apply.NewCluster(&rest.Config{Host: "http://127.0.0.1:1"},
+		apply.Options{Label: fleet.LabelCreatedByClusterManager, Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }
 
 // CM-02: a hub is not installed in the namespace of the operator, with which it would go; one that is there is kept up.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -94,28 +96,39 @@ func unsupportedImports(p planned) (fields []string) {
 	return fields
 }
 
-// component reports on a Deployment that a condition is about. err says that there is none.
-func (r *report) component(ctx context.Context, reader client.Reader, p planned, desired, live *appsv1.Deployment, err error) {
-	var condition metav1.Condition
-	var missing, unavailable string
-	switch desired.Name {
-	case p.name(registrationController):
-		condition = metav1.Condition{Type: fleet.ConditionHubRegistrationDegraded, Status: metav1.ConditionFalse,
-			Reason: fleet.ReasonRegistrationFunctional, Message: "The registration controllers work"}
-		missing, unavailable = fleet.ReasonGetRegistrationDeploymentFailed, fleet.ReasonUnavailableRegistrationPod
-	case p.name(placementController):
-		condition = metav1.Condition{Type: fleet.ConditionHubPlacementDegraded, Status: metav1.ConditionFalse,
-			Reason: fleet.ReasonPlacementFunctional, Message: "The placement controllers work"}
-		missing, unavailable = fleet.ReasonGetPlacementDeploymentFailed, fleet.ReasonUnavailablePlacementPod
-	default:
-		return
+// degradation is a condition that says whether the Deployment of a component works.
+type degradation struct {
+	component, condition string
+	// functional, missing and unavailable are its reasons.
+	functional, missing, unavailable string
+	// works is its message while nothing is wrong.
+	works string
+}
+
+var degradations = []degradation{
+	{registrationController, fleet.ConditionHubRegistrationDegraded, fleet.ReasonRegistrationFunctional,
+		fleet.ReasonGetRegistrationDeploymentFailed, fleet.ReasonUnavailableRegistrationPod, "The registration controllers work"},
+	{placementController, fleet.ConditionHubPlacementDegraded, fleet.ReasonPlacementFunctional,
+		fleet.ReasonGetPlacementDeploymentFailed, fleet.ReasonUnavailablePlacementPod, "The placement controllers work"},
+}
+
+// components reports on the Deployments that conditions are about, as they are, whether or not the spec could be applied. get reads one where
+// they run. It returns when to look again: why a pod does not run may change without an event.
+func (r *report) components(
+	ctx context.Context, reader client.Reader, get func(context.Context, types.NamespacedName) (*appsv1.Deployment, error),
+) (due time.Duration) {
+	for _, d := range degradations {
+		condition := metav1.Condition{Type: d.condition, Status: metav1.ConditionFalse, Reason: d.functional, Message: d.works}
+		live, err := get(ctx, types.NamespacedName{Namespace: namespaceOf(r.cm), Name: r.cm.Name + "-" + d.component})
+		if err != nil {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, d.missing, err.Error()
+		} else if problem := frame.Problem(ctx, reader, live); problem != "" {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, d.unavailable, problem
+			due = frame.PollInterval
+		}
+		r.set(condition)
 	}
-	if err != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, missing, err.Error()
-	} else if problem := frame.Problem(ctx, reader, live); problem != "" {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, unavailable, problem
-	}
-	r.set(condition)
+	return due
 }
 
 // applied says that all stages have succeeded.
