@@ -112,8 +112,8 @@ var degradations = []degradation{
 		fleet.ReasonGetPlacementDeploymentFailed, fleet.ReasonUnavailablePlacementPod, "The placement controllers work"},
 }
 
-// components reports on the Deployments that conditions are about, as they are, whether or not the spec could be applied. get reads one where
-// they run. It returns when to look again: why a pod does not run may change without an event.
+// components reports on the Deployments that conditions are about, as they are, whether or not the spec could be applied. get reads one of
+// them. It returns when to look again: why a pod does not run may change without an event.
 func (r *report) components(
 	ctx context.Context, reader client.Reader, get func(context.Context, types.NamespacedName) (*appsv1.Deployment, error),
 ) (due time.Duration) {
