@@ -74,7 +74,7 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 		}), reason: frame.ReasonVersionRefused},
 		"a hub that cannot be reached": {edit: named("cluster-manager", hostedAt("hub.example.com"), func(cm *operatorv1.ClusterManager) {
 			cm.Annotations[annotationMode] = string(operatorv1.InstallModeHosted)
-		}), reason: fleet.ReasonHubResourceApplyFailed, fails: true},
+		}), namespace: fleet.NamespaceOperators, reason: fleet.ReasonHubResourceApplyFailed, fails: true},
 		"the hub of another": {edit: named("second"), reason: fleet.ReasonHubResourceApplyFailed},
 		"an operator in the namespace of the hub": {edit: named("indigo"), namespace: fleet.NamespaceHub,
 			reason: fleet.ReasonHubResourceApplyFailed},
