@@ -762,7 +762,7 @@ func (i *installed) testRemovalWithoutCRDs(t *testing.T) {
 	i.awaitGone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceHub}})
 }
 
-// CM-03, CM-04, CM-18
+// CM-03, CM-04, CM-18, CM-24
 func TestHostedClusterManager(t *testing.T) {
 	t.Parallel()
 	hub := env.StartSandbox(t)
@@ -779,13 +779,19 @@ func TestHostedClusterManager(t *testing.T) {
 				RegistrationWebhookConfiguration: operatorv1.HostedWebhookConfiguration{Address: "hub.example.com", Port: 30443},
 				WorkWebhookConfiguration:         operatorv1.HostedWebhookConfiguration{Address: "192.0.2.1", Port: 31443},
 			}}}})
-	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:there is no Secret cluster-manager/external-hub-kubeconfig")
+	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:there is no Secret cluster-manager/external-hub-kubeconfig",
+		"HubRegistrationDegraded=True/GetRegistrationDeploymentFailed")
 
 	framework.Create(t, i, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-manager", Name: fleet.SecretExternalHubKubeconfig},
 			Data: map[string][]byte{fleet.KeyKubeconfig: []byte("none")}})
 	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:its kubeconfig is no kubeconfig")
+	resident := residentOf(t, onHub)
 	i.setHubKubeconfig(t, hub)
+	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:is that of ClusterManager cluster-manager in the cluster of the hub")
+	if err := onHub.Delete(t.Context(), resident); err != nil {
+		t.Fatal(err)
+	}
 	i.awaitHub(t, hubIsUp...)
 
 	i.awaitDeployments(t, "cluster-manager", hubDeployments...)
@@ -820,6 +826,13 @@ func TestHostedClusterManager(t *testing.T) {
 	}
 	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:spec.deployOption.mode is Default, but the hub is installed in the mode Hosted")
 	i.awaitDeployments(t, "cluster-manager", hubDeployments...)
+	// What is said of the components is what they do now.
+	placement := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-manager", Name: "cluster-manager-placement-controller"}}
+	if err := i.Delete(t.Context(), placement); err != nil {
+		t.Fatal(err)
+	}
+	i.awaitHub(t, "Applied=False", "HubRegistrationDegraded=False/RegistrationFunctional",
+		"HubPlacementDegraded=True/GetPlacementDeploymentFailed")
 	if err := i.Delete(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
@@ -831,6 +844,16 @@ func TestHostedClusterManager(t *testing.T) {
 		secret); err != nil {
 		t.Errorf("what the user stored has gone: %v", err)
 	}
+}
+
+// residentOf makes a ClusterManager in the cluster of a hub, whose hub that is.
+func residentOf(t *testing.T, onHub client.Client) *operatorv1.ClusterManager {
+	t.Helper()
+	framework.Create(t, onHub, operatorCRD(t, "clustermanagers"))
+	env.Eventually(t, func(ctx context.Context) error { return onHub.List(ctx, &operatorv1.ClusterManagerList{}) })
+	resident := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
+	framework.Create(t, onHub, resident)
+	return resident
 }
 
 func (i *installed) setHubKubeconfig(t *testing.T, hub *env.Server) {
