@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What Helm writes on the objects of a release, and goes by before it takes an object for one of them.
@@ -26,14 +27,17 @@ func releaseOf(annotations map[string]string) Release {
 // Selector selects the Secrets in the namespace of the release that are Helm's record of it, one for each revision.
 func (r Release) Selector() string { return "owner=helm,name=" + r.Name }
 
+// ReleaseOf is the release of Helm that an object is of.
+func ReleaseOf(object *unstructured.Unstructured) Release { return releaseOf(object.GetAnnotations()) }
+
 // TakeFromHelm takes Helm's label and annotations off those objects on the cluster that are of a release. What is of another keeps them,
 // such as a namespace that several use; a CustomResourceDefinition does not, because the charts have it name their usual release, whatever
-// the name is. Deployments come last: by them a release is found, so a run that was interrupted can be made again.
+// the name is. The kinds by which releases are found come last, so a run that was interrupted can be made again.
 //
 // The annotation helm.sh/resource-policy stays: by it, an upgrade of the release does not delete the CustomResourceDefinition, which its
 // chart leaves out from then on.
 func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*unstructured.Unstructured) error {
-	for _, object := range deploymentsLast(objects) {
+	for _, object := range findersLast(objects) {
 		of := ReferenceTo(object)
 		live, err := c.Get(ctx, of)
 		if err != nil {
@@ -42,7 +46,7 @@ func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*
 		if live == nil {
 			continue
 		}
-		found := releaseOf(live.GetAnnotations())
+		found := ReleaseOf(live)
 		if found.Name == "" || found != release && of.GroupVersionKind != KindCRD {
 			continue
 		}
@@ -69,15 +73,20 @@ func withRelease(object, live *unstructured.Unstructured) *unstructured.Unstruct
 	return marked
 }
 
-func deploymentsLast(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	isDeployment := func(object *unstructured.Unstructured) bool { return object.GroupVersionKind() == KindDeployment }
-	others := slices.DeleteFunc(slices.Clone(objects), isDeployment)
-	for _, object := range objects {
-		if isDeployment(object) {
-			others = append(others, object)
+// ReleaseFinders are the kinds of the objects by which releases are found that are to be taken over, the surest first.
+var ReleaseFinders = []schema.GroupVersionKind{KindDeployment, KindKlusterlet, KindSecret}
+
+// findersLast sorts objects of those kinds behind the others, the surest last.
+func findersLast(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	rank := func(object *unstructured.Unstructured) int {
+		if at := slices.Index(ReleaseFinders, object.GroupVersionKind()); at >= 0 {
+			return len(ReleaseFinders) - at
 		}
+		return 0
 	}
-	return others
+	sorted := slices.Clone(objects)
+	slices.SortStableFunc(sorted, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
+	return sorted
 }
 
 // withoutHelm is the patch that takes Helm's labels and annotations off an object.

@@ -249,16 +249,8 @@ func (c *Cluster) Deployed(ctx context.Context, namespace, name string) (Running
 // Release is the release of Helm that a Deployment is a part of.
 func (r Running) Release() Release { return releaseOf(r.Annotations) }
 
-// Installer names the tool that keeps what a Deployment is a part of, if it would undo changes of others; empty for none.
-func (r Running) Installer() string {
-	switch {
-	case r.Release().Name != "":
-		return fmt.Sprintf("Helm (release %s in namespace %s)", r.Release().Name, r.Release().Namespace)
-	case r.Labels["olm.owner"] != "":
-		return fmt.Sprintf("the Operator Lifecycle Manager (%s)", r.Labels["olm.owner"])
-	}
-	return ""
-}
+// Installer is the tool that keeps what a Deployment is a part of.
+func (r Running) Installer() Installer { return InstallerOf(r.Labels, r.Annotations) }
 
 // marshal encodes what is known to be encodable.
 func marshal(value any) []byte {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -218,11 +219,24 @@ func beingDeleted(of installation.Reference, finalizers []string, remove string)
 
 // checkInstaller refuses to change what another tool manages: it would change it back, or lose track of it.
 func checkInstaller(running installation.Running, namespace, deployment, how string) error {
-	by := running.Installer()
-	if by == "" {
+	return checkNotKept(running.Installer(), "Deployment "+namespace+"/"+deployment, how)
+}
+
+// checkKlusterletInstaller does the same for a Klusterlet, which may be kept where the operator is not, or where that stays as it is.
+func checkKlusterletInstaller(existing *operatorv1.Klusterlet) error {
+	by := installation.InstallerOf(existing.Labels, existing.Annotations)
+	return checkNotKept(by, "Klusterlet "+existing.Name, "change it with that")
+}
+
+func checkNotKept(by installation.Installer, what, how string) error {
+	if by.Name == "" {
 		return nil
 	}
-	return fmt.Errorf("Deployment %s/%s is kept by %s: %s, or take it over with --force", namespace, deployment, by, how)
+	condition := ""
+	if by.Restores {
+		condition = " once that does not keep it any more"
+	}
+	return fmt.Errorf("%s is kept by %s: %s, or take it over with --force%s", what, by.Name, how, condition)
 }
 
 // checkNamespace fails if a namespace is missing and is not to be created.
@@ -257,23 +271,71 @@ func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, obj
 	return writeObjects(global, outputFile, objects)
 }
 
-// takeOver takes objects that --force has applied from the release of Helm that the Deployment among them is of, if it is of one. Helm's
-// record of the release stays, which may have installed more than these objects.
+// takeOver takes objects that --force has applied from the releases of Helm that they are of. Helm's record of a release stays, which may
+// have installed more than these objects. Where the operator stays as it is, what is not of the agent is left to its release.
 func takeOver(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	release, err := releaseOf(ctx, cluster, objects)
-	if err != nil || release.Name == "" {
+	withOperator := len(ofKind(objects, installation.KindDeployment)) > 0
+	if !withOperator {
+		objects = slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !isOfAgent(o) })
+	}
+	releases, err := releasesOf(ctx, cluster, objects)
+	if err != nil {
 		return err
 	}
-	if err := cluster.TakeFromHelm(ctx, release, objects); err != nil {
-		return err
+	for _, release := range releases {
+		if err := cluster.TakeFromHelm(ctx, release, objects); err != nil {
+			return err
+		}
+		if withOperator {
+			noteRecords(ctx, global, cluster, release, harmOfRecord, deletionOfRecord(release))
+			continue
+		}
+		if err := noteRecordsOfAgent(ctx, global, cluster, release); err != nil {
+			return err
+		}
 	}
-	noteRecords(ctx, global, cluster, release)
 	return nil
 }
 
-// noteRecords names Helm's record of a release that was taken over, or says how to look for it where that may not be read.
-func noteRecords(ctx context.Context, global *options.Global, cluster *Cluster, release installation.Release) {
-	const harm = "\"helm upgrade\" would change what was taken over, and \"helm uninstall\" delete it"
+// harmOfRecord is what comes of Helm's record of a release that was taken over.
+const harmOfRecord = "\"helm upgrade\" would change what was taken over, and \"helm uninstall\" delete it"
+
+// noteRecordsOfAgent does what noteRecords does for the release of an agent, of which the operator may still be, too.
+func noteRecordsOfAgent(ctx context.Context, global *options.Global, cluster *Cluster, release installation.Release) error {
+	operator, err := cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
+	if err != nil {
+		return err
+	}
+	if operator.Release() != release {
+		noteRecords(ctx, global, cluster, release, harmOfRecord, deletionOfRecord(release))
+		return nil
+	}
+	noteRecords(ctx, global, cluster, release, "\"helm upgrade\" would change what was taken over",
+		"The operator is of that release, too. Have it leave out the agent: with the value klusterlet.create=false, and without "+
+			"bootstrapHubKubeConfig and grpcConfig.")
+	return nil
+}
+
+// isOfAgent reports whether an object of the chart klusterlet is the Klusterlet, what its agent joins with, or the namespace of that.
+func isOfAgent(object *unstructured.Unstructured) bool {
+	switch object.GroupVersionKind() {
+	case installation.KindKlusterlet:
+		return true
+	case installation.KindNamespace:
+		return object.GetName() != fleet.NamespaceOperators
+	}
+	return object.GetNamespace() != "" && object.GetNamespace() != fleet.NamespaceOperators
+}
+
+// deletionOfRecord says how Helm's record of a release is deleted that nothing is of any more.
+func deletionOfRecord(release installation.Release) string {
+	return fmt.Sprintf("This deletes it, and nothing that the release has installed:\n\n"+
+		"    kubectl delete secrets --namespace %s --selector %s\n", release.Namespace, release.Selector())
+}
+
+// noteRecords names Helm's record of a release that was taken over or removed, or says how to look for it where that may not be read. harm
+// is what comes of it, remedy what a user does about that.
+func noteRecords(ctx context.Context, global *options.Global, cluster *Cluster, release installation.Release, harm, remedy string) {
 	records, err := cluster.List(ctx, installation.KindSecret, release.Namespace, release.Selector())
 	if err != nil {
 		global.Note("Warning: it could not be found out whether Helm still has a record of release %s in namespace %s: %v\nWith one, %s. "+
@@ -288,19 +350,31 @@ func noteRecords(ctx context.Context, global *options.Global, cluster *Cluster, 
 	for i := range records {
 		names = append(names, records[i].GetName())
 	}
-	global.Note("Warning: Helm still has a record of release %s: %s. The record is in namespace %s, in the Secrets %s. "+
-		"This deletes it, and nothing that the release has installed:\n\n    kubectl delete secrets --namespace %s --selector %s\n",
-		release.Name, harm, release.Namespace, strings.Join(names, ", "), release.Namespace, release.Selector())
+	global.Note("Warning: Helm still has a record of release %s: %s. The record is in namespace %s, in the Secrets %s. %s", release.Name, harm,
+		release.Namespace, strings.Join(names, ", "), remedy)
 }
 
-// releaseOf is the release of Helm that the Deployment among objects is of on the cluster.
-func releaseOf(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) (installation.Release, error) {
-	deployments := ofKind(objects, installation.KindDeployment)
-	if len(deployments) == 0 {
-		return installation.Release{}, nil
+// releasesOf are the releases of Helm that objects are of on the cluster, by the kinds that tell: the Secret of the operators does not,
+// which is a part of the releases of both.
+func releasesOf(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) (releases []installation.Release, _ error) {
+	for _, kind := range installation.ReleaseFinders {
+		for _, object := range ofKind(objects, kind) {
+			if kind == installation.KindSecret && object.GetNamespace() == fleet.NamespaceOperators {
+				continue
+			}
+			live, err := cluster.Get(ctx, installation.ReferenceTo(&object))
+			if err != nil {
+				return nil, err
+			}
+			if live == nil {
+				continue
+			}
+			if release := installation.ReleaseOf(live); release.Name != "" && !slices.Contains(releases, release) {
+				releases = append(releases, release)
+			}
+		}
 	}
-	running, err := cluster.Deployed(ctx, deployments[0].GetNamespace(), deployments[0].GetName())
-	return running.Release(), err
+	return releases, nil
 }
 
 // writeObjects writes objects to the file of --output-file, if there is one.

@@ -106,6 +106,9 @@ func TestInterruptedCommands(t *testing.T) {
 			return !isHelms(t, h, append(partsOfOperator("cluster-manager"), managersPath+"cluster-manager")...)
 		},
 		"init --singleton --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, partsOfStandaloneHub...) },
+		"join --force over Helm, beside its operator": func(t *testing.T, h clitest.Hub) bool {
+			return !isHelms(t, h, partsOfAgent...) && isHelms(t, h, clitest.OperatorsPath+"klusterlet")
+		},
 		"unjoin --force": func(t *testing.T, h clitest.Hub) bool {
 			return len(metadataAt(t, h, appliedPath+"/web").Finalizers) == 0
 		},
@@ -147,6 +150,9 @@ func TestInterruptedCommands(t *testing.T) {
 			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
 			return h
 		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
+		"join --force over Helm, beside its operator": {func(t *testing.T) clitest.Hub {
+			return withAgentOfHelm(t, append(slices.Clone(partsOfAgent), clitest.OperatorsPath+"klusterlet")...)
+		}, joinCommand(t, newHubToJoin(t), "--force"), ""},
 		"unjoin --force": {withAgentThatWaits, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
 		"clean":          {withManager, []string{"clean"}, ""},
 		"init":           {newClusterForHub, []string{"init"}, ""},

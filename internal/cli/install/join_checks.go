@@ -93,6 +93,9 @@ func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, exi
 		return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
 			"For a second hub, "+nameAnother, other, other)
 	}
+	if err := checkKlusterletInstaller(existing); err != nil {
+		return err
+	}
 	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
 	if bootstrap == nil {
 		return nil

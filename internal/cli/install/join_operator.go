@@ -53,8 +53,8 @@ func (c *clusterJoin) noteKeptOperator(values map[string]any) {
 		return
 	}
 	how := "\"capstan upgrade klusterlet --values-file FILE\" changes it, by a file with these values"
-	if by := c.operator.Installer(); by != "" {
-		how = by + " changes it"
+	if by := c.operator.Installer(); by.Name != "" {
+		how = by.Name + " changes it"
 	}
 	c.Note("The operator runs already, and stays as it is, whatever these values of its chart say: %s. %s.", strings.Join(given, ", "), how)
 }

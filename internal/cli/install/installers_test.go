@@ -1,0 +1,134 @@
+package install_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-io/capstan/internal/cli/clitest"
+)
+
+// keeper is a tool that keeps what it has installed.
+type keeper struct {
+	labels, annotations map[string]string // that it puts on that
+	name, uninstall     string            // in messages
+	restores            bool
+}
+
+var keepers = map[string]keeper{
+	"Helm": {
+		annotations: map[string]string{releaseName: "ocm", releaseNamespace: "open-cluster-management"},
+		name:        "Helm (release ocm in namespace open-cluster-management)",
+		uninstall:   `run "helm uninstall ocm --namespace open-cluster-management"`,
+	},
+	"the Operator Lifecycle Manager": {
+		labels: map[string]string{"olm.owner": "ocm.v1"}, name: "the Operator Lifecycle Manager (ocm.v1)",
+		uninstall: "delete its Subscription and ClusterServiceVersion ocm.v1", restores: true,
+	},
+	"Argo CD": {
+		annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:apps/Deployment:open-cluster-management/klusterlet"},
+		name:        "Argo CD (Application fleet)", uninstall: "take it out of what Application fleet applies", restores: true,
+	},
+	"Flux": {
+		labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"},
+		name:   "Flux (Kustomization flux-system/fleet)", restores: true,
+		uninstall: "take it out of what Kustomization flux-system/fleet applies",
+	},
+}
+
+// marks puts the marks of the tool on the object at a path.
+func (k keeper) marks(t *testing.T, h clitest.Hub, path string) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": k.labels, "annotations": k.annotations}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Client(t).Raw().Patch(types.MergePatchType).AbsPath(path).Body(patch).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// CA-15: a Klusterlet that another tool keeps is left alone, also where the operator runs and stays as it is, unless --force takes it over.
+func TestJoinOverAKeptKlusterlet(t *testing.T) {
+	t.Parallel()
+	hub := newHubToJoin(t)
+	for tool, by := range keepers {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			h, join := withAgentOfHelm(t), joinCommand(t, hub)
+			by.marks(t, h, partsOfAgent[0])
+			made := changes(h)
+			takeOver := "or take it over with --force"
+			if by.restores {
+				takeOver += " once that does not keep it any more"
+			}
+			h.Run(t, "", join...).Fails(t, "Klusterlet klusterlet is kept by "+by.name+": change it with that, "+takeOver)
+			if changes(h) != made {
+				t.Errorf("%d changes were made", changes(h)-made)
+			}
+			h.Run(t, "", append(join, "--force")...).Succeeds(t)
+		})
+	}
+}
+
+// partsOfAgent are the paths of a Klusterlet, of the namespace of its agent, and of what that joins with.
+var partsOfAgent = []string{klusterletsPath + "klusterlet", namespacesPath + "open-cluster-management-agent",
+	namespacesPath + "open-cluster-management-agent/secrets/bootstrap-hub-kubeconfig"}
+
+// withAgentOfHelm is a cluster with an agent whose operator runs. Helm has installed what is at some paths.
+func withAgentOfHelm(t *testing.T, paths ...string) clitest.Hub {
+	t.Helper()
+	h := newCluster(t)
+	putRunning(t, h, strings.TrimSuffix(clitest.OperatorsPath, "/"), "klusterlet")
+	put(t, h, map[string]string{partsOfAgent[0]: "Klusterlet", partsOfAgent[1]: "Namespace", partsOfAgent[2]: "Secret"},
+		map[string]string{partsOfAgent[0]: `{"spec":{"clusterName":"c1"}}`})
+	markAsHelms(t, h, "ocm", "open-cluster-management", paths...)
+	putRecords(t, h, "ocm", "open-cluster-management/secrets/sh.helm.release.v1.ocm.v1")
+	return h
+}
+
+// CA-15: where the operator stays as it is, --force takes the agent alone from its release of Helm, so that the next run needs none. What
+// becomes of the record of the release depends on who has the operator.
+func TestForceTakesTheAgentFromHelm(t *testing.T) {
+	t.Parallel()
+	const operator = clitest.OperatorsPath + "klusterlet"
+	const ofOperator = "The operator is of that release, too. Have it leave out the agent: with the value klusterlet.create=false"
+	const ofNobody = "kubectl delete secrets --namespace open-cluster-management --selector owner=helm,name=ocm\n"
+	hub := newHubToJoin(t)
+	for name, test := range map[string]struct {
+		helms []string
+		fails bool // without --force
+		says  string
+	}{
+		"the agent and its operator": {append(slices.Clone(partsOfAgent), operator), true, ofOperator},
+		"the agent alone":            {partsOfAgent, true, ofNobody},
+		"without its Klusterlet":     {partsOfAgent[1:], false, ofNobody},
+		"the operator alone":         {[]string{operator}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, join := withAgentOfHelm(t, test.helms...), joinCommand(t, hub)
+			if test.fails {
+				h.Run(t, "", join...).Fails(t, "Klusterlet klusterlet is kept by Helm")
+			}
+			forced := h.Run(t, "", append(slices.Clone(join), "--force")...)
+			forced.Succeeds(t)
+			if isHelms(t, h, partsOfAgent...) || isHelms(t, h, operator) != slices.Contains(test.helms, operator) {
+				t.Errorf("of the agent, Helm has %t; of the operator, it has %t", isHelms(t, h, partsOfAgent...), isHelms(t, h, operator))
+			}
+			for _, says := range []string{ofOperator, ofNobody} {
+				if strings.Contains(forced.ErrOut, says) != (says == test.says) {
+					t.Errorf("it says\n%s", forced.ErrOut)
+				}
+			}
+			again := h.Run(t, "", join...)
+			again.Succeeds(t)
+			if strings.Contains(again.ErrOut, "Helm still has") {
+				t.Errorf("the next run says\n%s", again.ErrOut)
+			}
+		})
+	}
+}
