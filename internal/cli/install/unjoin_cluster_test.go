@@ -1,7 +1,9 @@
 package install_test
 
 import (
+	"cmp"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +138,68 @@ func TestUnjoinFromOneOfTwoHubs(t *testing.T) {
 				t.Errorf("it leaves %v, want %v", left, before)
 			}
 		})
+	}
+}
+
+// CA-19: the namespace of an agent stays if it is also that of another Klusterlet, with what that joins with, and nothing there says any
+// more that it is to go. That the operator refuses one of the two makes no difference, and neither does --force.
+func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
+	t.Parallel()
+	const agents, role = "open-cluster-management-agent", clusterRolesPath + "of-first"
+	for name, test := range map[string]struct {
+		namespace string // of Klusterlet first, which goes
+		labels    string // of the namespace, besides that of who made it
+		second    string // the spec of the other one; empty for none
+		says      string // empty if the namespace goes
+	}{
+		"of nobody else":   {namespace: agents},
+		"of its own":       {namespace: "mine", second: `{"clusterName":"c2"}`},
+		"not of its agent": {namespace: "mine", second: `{"clusterName":"c2","namespace":"mine","deployOption":{"mode":"Hosted"}}`},
+		"of another":       {namespace: agents, second: `{"clusterName":"c2"}`, says: "it is also that of the agent of Klusterlet second"},
+		"of another, by its name": {namespace: agents, second: `{"clusterName":"c2","namespace":"` + agents + `"}`,
+			says: "it is also that of the agent of Klusterlet second"},
+		"of another, which is hosted": {namespace: "second", second: `{"clusterName":"c2","deployOption":{"mode":"SingletonHosted"}}`,
+			says: "it is also that of the agent of Klusterlet second"},
+		"of another, whose agent runs elsewhere": {namespace: agents,
+			labels: `"operator.open-cluster-management.io/klusterlet":"third","open-cluster-management.io/created-by-klusterlet":"third"`,
+			says:   "it is that of Klusterlet third, whose agent runs in another cluster"},
+	} {
+		for _, force := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, forced: %t", name, force), func(t *testing.T) {
+				t.Parallel()
+				h := newCluster(t)
+				putOperator(t, h, "klusterlet", "r/x:v0.3.0", nil)
+				first, namespace := klusterletsPath+"first", namespacesPath+test.namespace
+				secret := namespace + "/secrets/bootstrap-hub-kubeconfig"
+				labels := cmp.Or(test.labels, `"open-cluster-management.io/created-by-klusterlet":"first"`)
+				put(t, h, map[string]string{first: "Klusterlet", namespace: "Namespace", secret: "Secret", role: "ClusterRole"}, map[string]string{
+					first: `{"metadata":{"uid":"u1"},"spec":{"clusterName":"c1","namespace":"` + test.namespace + `"},"status":{"relatedResources":[
+						{"version":"v1","resource":"namespaces","name":"` + test.namespace + `"},
+						{"group":"rbac.authorization.k8s.io","version":"v1","resource":"clusterroles","name":"of-first"}]}}`,
+					namespace: `{"metadata":{"labels":{` + labels + `}}}`, role: createdBy("first"),
+				})
+				if test.second != "" {
+					put(t, h, map[string]string{klusterletsPath + "second": "Klusterlet"},
+						map[string]string{klusterletsPath + "second": `{"metadata":{"uid":"u2"},"spec":` + test.second + `}`})
+				}
+				args := []string{"unjoin", "--cluster-name", "c1"}
+				if force {
+					args = append(args, "--force")
+				}
+				got := h.Run(t, "", args...)
+				got.Succeeds(t)
+				stays := test.says != ""
+				if h.Has(first) || h.Has(namespace) != stays || h.Has(secret) != stays || force == h.Has(role) {
+					t.Errorf("it leaves %v", h.Paths())
+				}
+				if stays != strings.Contains(got.ErrOut, "Namespace "+test.namespace+" stays") || !strings.Contains(got.ErrOut, test.says) {
+					t.Errorf("it says\n%s", got.ErrOut)
+				}
+				if stays && len(metadataAt(t, h, namespace).Annotations) > 0 {
+					t.Errorf("the namespace has the annotations %v", metadataAt(t, h, namespace).Annotations)
+				}
+			})
+		}
 	}
 }
 

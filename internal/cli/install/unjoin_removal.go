@@ -25,12 +25,60 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 	if err := u.removeKinds(ctx, removal); err != nil {
 		return err
 	}
-	namespace := u.agentNamespace()
-	if of, ok := u.elsewhere[namespace]; ok && u.klusterlet == nil {
-		u.Note("Namespace %s stays: it is that of Klusterlet %s, whose agent runs in another cluster.", namespace, of)
-		return nil
+	return u.removeNamespace(ctx, removal)
+}
+
+// removeNamespace deletes the namespace of the agent, unless that of another Klusterlet has it, too. Where the operator has deleted it all
+// the same, nothing is said of it.
+func (u *unjoining) removeNamespace(ctx context.Context, removal *removal) error {
+	name := u.agentNamespace()
+	why, err := u.whyNamespaceStays(ctx)
+	if err != nil {
+		return err
 	}
-	return removal.deleteNamespace(ctx, namespace)
+	if why == "" {
+		return removal.deleteNamespace(ctx, name)
+	}
+	namespace, err := u.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name})
+	if err == nil && namespace != nil && namespace.GetDeletionTimestamp() == nil {
+		u.Note(namespaceStays, name, u.in.Server(), why)
+	}
+	return err
+}
+
+const namespaceStays = "Namespace %s stays in %s: %s."
+
+// whyNamespaceStays is why the namespace of the agent stays: the agent of another Klusterlet has it, too; empty if it goes.
+func (u *unjoining) whyNamespaceStays(ctx context.Context) (string, error) {
+	namespace := u.agentNamespace()
+	other, err := u.otherIn(ctx, u.in, namespace)
+	if err != nil {
+		return "", err
+	}
+	if other != "" {
+		return alsoOf + other, nil
+	}
+	if of, ok := u.elsewhere[namespace]; ok {
+		return "it is that of Klusterlet " + of + ", whose agent runs in another cluster", nil
+	}
+	return "", nil
+}
+
+const alsoOf = "it is also that of the agent of Klusterlet "
+
+// otherIn is another Klusterlet of a cluster whose agent has a namespace there, or is refused it for that; empty if there is none.
+func (u *unjoining) otherIn(ctx context.Context, in *Cluster, namespace string) (klusterlet string, err error) {
+	all, err := klusterlets(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	for i := range all {
+		isOwn := u.klusterlet != nil && all[i].Name == u.klusterlet.Name && all[i].UID == u.klusterlet.UID
+		if !isOwn && namespaceOfAgent(&all[i]) == namespace {
+			return all[i].Name, nil
+		}
+	}
+	return "", nil
 }
 
 // hostedElsewhere finds the Klusterlets whose agents are for this cluster and run in another one, by the namespaces that they have here:
@@ -63,8 +111,14 @@ func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) erro
 	if err != nil || klusterlet == nil {
 		return err
 	}
-	if err := u.annotateNamespace(ctx, u.agentNamespace()); err != nil {
+	why, err := u.whyNamespaceStays(ctx)
+	if err != nil {
 		return err
+	}
+	if why == "" { // in a namespace that stays, there is nothing to go on with
+		if err := u.annotateNamespace(ctx, u.agentNamespace()); err != nil {
+			return err
+		}
 	}
 	return removal.deleteCustom(ctx, of, klusterletOperator, forced{release: func(ctx context.Context) error {
 		return u.deleteRelated(ctx, klusterlet, removal)
@@ -99,15 +153,33 @@ func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.
 		if forAddOns {
 			owner = "" // of all Klusterlets
 		}
-		if err := here.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
+		if err := u.deleteOwn(ctx, here, of, owner); err != nil {
 			return err
 		}
 		if there == nil {
 			continue
 		}
-		if err := there.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
+		if err := u.deleteOwn(ctx, there, of, owner); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// deleteOwn deletes an object that has an owner by its label, unless it is a namespace that the agent of another Klusterlet has, too.
+func (u *unjoining) deleteOwn(ctx context.Context, on *removal, of installation.Reference, owner string) error {
+	if of.GroupVersionKind != installation.KindNamespace {
+		return on.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner)
+	}
+	other, err := u.otherIn(ctx, on.in, of.Name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case other == "":
+		return on.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner)
+	case on.in != u.in: // where the agent runs, removeNamespace says so
+		u.Note(namespaceStays, of.Name, on.in.Server(), alsoOf+other)
 	}
 	return nil
 }
