@@ -150,6 +150,10 @@ func TestInterruptedCommands(t *testing.T) {
 			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
 			return h
 		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
+		"unjoin of a cluster that its agent has named": {func(t *testing.T) clitest.Hub { return withNamelessKlusterlet(t, "made-up") },
+			[]string{"unjoin", "--cluster-name", "made-up"}, noKlusterlet},
+		"unjoin of a cluster that nobody has named": {func(t *testing.T) clitest.Hub { return withNamelessKlusterlet(t, "") },
+			[]string{"unjoin", "--cluster-name", "c1", "--klusterlet", "klusterlet"}, noKlusterlet},
 		"join --force over Helm, beside its operator": {func(t *testing.T) clitest.Hub {
 			return withAgentOfHelm(t, append(slices.Clone(partsOfAgent), clitest.OperatorsPath+"klusterlet")...)
 		}, joinCommand(t, newHubToJoin(t), "--force"), ""},

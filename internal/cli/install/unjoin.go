@@ -73,7 +73,7 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 	flags.BoolVar(&run.wait, "wait", false,
 		"wait until the works are deleted on the hub and off the cluster, for --timeout seconds at most")
 	flags.StringVar(&run.name, "klusterlet", "",
-		"name of the Klusterlet, if several in the cluster have this --cluster-name, each for another hub")
+		"name of the Klusterlet, if several in the cluster have this --cluster-name, each for another hub, or its agent has made no name yet")
 	flags.BoolVar(&run.force, "force", false,
 		"leave what was applied on the cluster, and do without the cluster or the operator if they cannot be reached")
 	flags.BoolVar(&run.purgeOperator, "purge-operator", true, "remove the operator, too, if no other Klusterlet needs it")
@@ -145,7 +145,7 @@ func (u *unjoining) find(ctx context.Context) error {
 	if _, err := u.in.Version(ctx); err != nil {
 		return err
 	}
-	found, err := klusterlets(ctx, u.in)
+	found, err := u.namedKlusterlets(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,7 @@ func (u *unjoining) find(ctx context.Context) error {
 	case 0:
 	case 1:
 		u.klusterlet = &chosen[0]
+		u.klusterlet.Spec.ClusterName = u.cluster
 		return u.findManaged(ctx)
 	default:
 		return u.severalKlusterlets(ctx, chosen)
@@ -168,10 +169,27 @@ func (u *unjoining) find(ctx context.Context) error {
 	return nil
 }
 
-// choose are the Klusterlets of the cluster; with --klusterlet, only the one of that name.
+// namedKlusterlets are the Klusterlets in the cluster, each with the name that its cluster has on the hub, which its agent may have made.
+func (u *unjoining) namedKlusterlets(ctx context.Context) ([]operatorv1.Klusterlet, error) {
+	found, err := klusterlets(ctx, u.in)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if found[i].Spec.ClusterName, err = clusterNameOf(ctx, u.in, &found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// choose are the Klusterlets of the cluster; with --klusterlet, only the one of that name, whose cluster may have no name yet.
 func (u *unjoining) choose(found []operatorv1.Klusterlet) []operatorv1.Klusterlet {
 	return slices.DeleteFunc(slices.Clone(found), func(k operatorv1.Klusterlet) bool {
-		return k.Spec.ClusterName != u.cluster || u.name != "" && k.Name != u.name
+		if u.name != "" && k.Name != u.name {
+			return true
+		}
+		return k.Spec.ClusterName != u.cluster && (u.name == "" || k.Spec.ClusterName != "")
 	})
 }
 
@@ -229,9 +247,13 @@ func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
 func (u *unjoining) clustersOf(klusterlets []operatorv1.Klusterlet) []string {
 	names := make([]string, len(klusterlets))
 	for i := range klusterlets {
-		names[i] = klusterlets[i].Spec.ClusterName
-		if u.name != "" {
-			names[i] += " (Klusterlet " + klusterlets[i].Name + ")"
+		switch name := klusterlets[i].Spec.ClusterName; {
+		case name == "":
+			names[i] = "a cluster that has no name yet (Klusterlet " + klusterlets[i].Name + ", which --klusterlet chooses)"
+		case u.name != "":
+			names[i] = name + " (Klusterlet " + klusterlets[i].Name + ")"
+		default:
+			names[i] = name
 		}
 	}
 	return names

@@ -203,6 +203,55 @@ func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
 	}
 }
 
+// withNamelessKlusterlet is a cluster with an agent that its Klusterlet does not name, so that it makes a name; empty if it has not yet.
+func withNamelessKlusterlet(t *testing.T, made string) clitest.Hub {
+	t.Helper()
+	h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{}`)
+	if made != "" {
+		const secret = namespacesPath + "open-cluster-management-agent/secrets/hub-kubeconfig-secret"
+		put(t, h, map[string]string{secret: "Secret"},
+			map[string]string{secret: `{"data":{"cluster-name":"` + base64.StdEncoding.EncodeToString([]byte(made)) + `"}}`})
+	}
+	return h
+}
+
+// CA-19: a Klusterlet that does not name its cluster is found by the name that the agent has made; before it has, by its own.
+func TestUnjoinOfANamelessKlusterlet(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		made, flags string
+		fails       string // empty if it succeeds
+	}{
+		"by the name that the agent made": {"made-up", "--cluster-name made-up", ""},
+		"by another name":                 {"made-up", "--cluster-name c1", "The Klusterlets there are for: made-up."},
+		"by its own name, and another":    {"made-up", "--cluster-name c1 --klusterlet klusterlet", "made-up (Klusterlet klusterlet)"},
+		"by both names":                   {"made-up", "--cluster-name made-up --klusterlet klusterlet", ""},
+		"before there is a name": {"", "--cluster-name c1",
+			"a cluster that has no name yet (Klusterlet klusterlet, which --klusterlet chooses)"},
+		"before there is a name, by its own":       {"", "--cluster-name c1 --klusterlet klusterlet", ""},
+		"before there is a name, by that of none":  {"", "--cluster-name c1 --klusterlet other", "no Klusterlet other"},
+		"by no name, which no agent can have made": {"", "--klusterlet klusterlet", "cluster-name is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := withNamelessKlusterlet(t, test.made)
+			before := h.Paths()
+			got := h.Run(t, "", append([]string{"unjoin"}, strings.Fields(test.flags)...)...)
+			if test.fails != "" {
+				got.Fails(t, test.fails)
+				if !slices.Equal(h.Paths(), before) {
+					t.Errorf("it leaves %v", h.Paths())
+				}
+				return
+			}
+			got.Succeeds(t, "The status of mcl "+strings.Fields(test.flags)[1]+" will be unknown")
+			if left := h.Paths(); len(left) > 0 {
+				t.Errorf("it leaves %v", left)
+			}
+		})
+	}
+}
+
 func TestCompleteKlusterlets(t *testing.T) {
 	t.Parallel()
 	h := newCluster(t)
