@@ -84,6 +84,10 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	removal := &removal{Global: c.Global, in: c.in, force: c.force}
+	if err := c.checkInstallers(ctx, manager, removal); err != nil {
+		return err
+	}
 	if err := c.ensureNoneAvailable(ctx); err != nil {
 		return err
 	}
@@ -94,7 +98,6 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err := c.annotateNamespace(ctx, ptr.To(fleet.LabelTrue)); err != nil {
 		return err
 	}
-	removal := &removal{Global: c.Global, in: c.in, force: c.force}
 	if err := c.onHub(ctx, removal, c.removeBootstrap); err != nil {
 		return err
 	}
@@ -120,6 +123,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 		c.Say("There is no hub in %s, and nothing is left of one.", c.in.Server())
 		return nil
 	}
+	removal.noteRecord(ctx)
 	c.Say("The multicluster hub control plane has been cleaned up successfully!")
 	return nil
 }
@@ -508,18 +512,41 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 	return nil
 }
 
-// operatorObjects are the operator, unless it is kept or another hub needs it.
-func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
+// checkInstallers finds out, before anything is changed, who keeps what is to be removed.
+func (c *cleaning) checkInstallers(ctx context.Context, manager *unstructured.Unstructured, removal *removal) error {
+	if manager != nil {
+		removal.warnOfInstaller(installation.ReferenceTo(manager), installation.InstallerOf(manager.GetLabels(), manager.GetAnnotations()))
+	}
+	why, err := c.whyOperatorStays(ctx)
+	if err != nil || why != "" {
+		return err
+	}
+	return removal.checkOperator(ctx, clusterManagerOperator, "the hub")
+}
+
+// whyOperatorStays says that the operator stays because a flag says so, or another hub needs it; empty if it goes.
+func (c *cleaning) whyOperatorStays(ctx context.Context) (string, error) {
 	if !c.purgeOperator {
-		c.Note("The operator stays, with its kinds: --purge-operator is false.")
-		return nil, nil
+		return "The operator stays, with its kinds: --purge-operator is false.", nil
 	}
 	managers, err := c.in.List(ctx, installation.KindClusterManager, "", "")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	if slices.ContainsFunc(managers, func(m unstructured.Unstructured) bool { return m.GetName() != c.name }) {
-		c.Note("The operator stays: there are other ClusterManagers.")
+		return "The operator stays: there are other ClusterManagers.", nil
+	}
+	return "", nil
+}
+
+// operatorObjects are the operator, unless it stays.
+func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
+	why, err := c.whyOperatorStays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		c.Note("%s", why)
 		return nil, nil
 	}
 	return chartReferences(ctx, c.in, "cluster-manager", map[string]any{

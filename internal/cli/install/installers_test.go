@@ -51,6 +51,102 @@ func (k keeper) marks(t *testing.T, h clitest.Hub, path string) {
 	}
 }
 
+// removals are the commands that remove what another tool may keep, each with a cluster, the operator there, and its custom resource.
+var removals = map[string]struct {
+	world        func(t *testing.T) clitest.Hub
+	args         []string
+	operator     string
+	custom, path string
+	rest         string // what is removed with --purge-operator=false
+}{
+	"unjoin": {func(t *testing.T) clitest.Hub {
+		t.Helper()
+		return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+	}, []string{"unjoin", "--cluster-name", "c1"}, "klusterlet", "Klusterlet klusterlet", klusterletsPath + "klusterlet", "the agent"},
+	"clean": {withManager, []string{"clean"}, "cluster-manager", "ClusterManager cluster-manager",
+		managersPath + "cluster-manager", "the hub"},
+}
+
+// CA-19, CA-20: an operator that another tool keeps is not removed before that lets go of it, unless --force insists. The error says how it
+// is uninstalled, and how all else is removed.
+func TestRemovalOfAKeptOperator(t *testing.T) {
+	t.Parallel()
+	for command, removal := range removals {
+		for tool, by := range keepers {
+			t.Run(command+" over "+tool, func(t *testing.T) {
+				t.Parallel()
+				operator := clitest.OperatorsPath + removal.operator
+				world := func() clitest.Hub {
+					h := removal.world(t)
+					by.marks(t, h, operator)
+					putRecords(t, h, "ocm", "open-cluster-management/secrets/sh.helm.release.v1.ocm.v1")
+					return h
+				}
+				h := world()
+				before, made := h.Paths(), changes(h)
+				for _, flags := range [][]string{nil, {"--dry-run"}, {"--wait"}} {
+					h.Run(t, "", append(slices.Clone(removal.args), flags...)...).Fails(t,
+						"Deployment open-cluster-management/"+removal.operator+" is kept by "+by.name, by.uninstall,
+						"Remove only "+removal.rest+" with --purge-operator=false", "--force")
+				}
+				if !slices.Equal(h.Paths(), before) || changes(h) != made {
+					t.Errorf("%d changes were made; left are %v", changes(h)-made, h.Paths())
+				}
+				h.Run(t, "", append(slices.Clone(removal.args), "--purge-operator=false")...).Succeeds(t)
+				if h.Has(removal.path) || !h.Has(operator) {
+					t.Errorf("without the operator, it leaves %v", h.Paths())
+				}
+
+				h = world()
+				forced := h.Run(t, "", append(slices.Clone(removal.args), "--force")...)
+				forced.Succeeds(t)
+				if h.Has(operator) {
+					t.Error("the operator is left")
+				}
+				says := "\"helm upgrade\" would install again what was removed. The record is in namespace open-cluster-management"
+				if by.restores {
+					says = "is kept by " + by.name + ", which makes it again. To prevent that, " + by.uninstall
+				}
+				if !strings.Contains(forced.ErrOut, says) || by.restores == strings.Contains(forced.ErrOut, "Helm still has") {
+					t.Errorf("%q is missing in:\n%s", says, forced.ErrOut)
+				}
+			})
+		}
+	}
+}
+
+// CA-19, CA-20: what another tool makes again by itself is removed with a warning that names the tool.
+func TestRemovalOfWhatComesBack(t *testing.T) {
+	t.Parallel()
+	for command, removal := range removals {
+		for tool, by := range keepers {
+			t.Run(command+" over "+tool, func(t *testing.T) {
+				t.Parallel()
+				h := removal.world(t)
+				by.marks(t, h, removal.path)
+				got := h.Run(t, "", removal.args...)
+				got.Succeeds(t)
+				if strings.Contains(got.ErrOut, removal.custom+" is kept by "+by.name+", which makes it again") != by.restores {
+					t.Errorf("it says\n%s", got.ErrOut)
+				}
+			})
+		}
+	}
+}
+
+// CA-19: an operator without any Klusterlet goes as the tool that keeps it takes it away, unless --force insists.
+func TestUnjoinNamesWhoKeepsAnIdleOperator(t *testing.T) {
+	t.Parallel()
+	h, by := newCluster(t), keepers["Helm"]
+	putOperator(t, h, "klusterlet", "r/x:v0.3.0", by.annotations)
+	unjoin := []string{"unjoin", "--cluster-name", "c1"}
+	h.Run(t, "", unjoin...).Fails(t, "There is no Klusterlet at all", "it is kept by "+by.name+": "+by.uninstall+", or insist with --force")
+	h.Run(t, "", append(slices.Clone(unjoin), "--force")...).Succeeds(t)
+	if left := h.Paths(); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+}
+
 // CA-15: a Klusterlet that another tool keeps is left alone, also where the operator runs and stays as it is, unless --force takes it over.
 func TestJoinOverAKeptKlusterlet(t *testing.T) {
 	t.Parallel()

@@ -154,6 +154,18 @@ func TestInterruptedCommands(t *testing.T) {
 			[]string{"unjoin", "--cluster-name", "made-up"}, noKlusterlet},
 		"unjoin of a cluster that nobody has named": {func(t *testing.T) clitest.Hub { return withNamelessKlusterlet(t, "") },
 			[]string{"unjoin", "--cluster-name", "c1", "--klusterlet", "klusterlet"}, noKlusterlet},
+		"unjoin --force over Helm": {func(t *testing.T) clitest.Hub {
+			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+			markAsHelms(t, h, "ocm", "open-cluster-management", clitest.OperatorsPath+"klusterlet")
+			putRecords(t, h, "ocm", "open-cluster-management/secrets/sh.helm.release.v1.ocm.v1")
+			return h
+		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
+		"clean --force over Helm": {func(t *testing.T) clitest.Hub {
+			h := withManager(t)
+			markAsHelms(t, h, "ocm", "open-cluster-management", clitest.OperatorsPath+"cluster-manager")
+			putRecords(t, h, "ocm", "open-cluster-management/secrets/sh.helm.release.v1.ocm.v1")
+			return h
+		}, []string{"clean", "--force"}, ""},
 		"join --force over Helm, beside its operator": {func(t *testing.T) clitest.Hub {
 			return withAgentOfHelm(t, append(slices.Clone(partsOfAgent), clitest.OperatorsPath+"klusterlet")...)
 		}, joinCommand(t, newHubToJoin(t), "--force"), ""},

@@ -24,6 +24,7 @@ type removal struct {
 	in      *Cluster
 	force   bool
 	deleted []*unstructured.Unstructured
+	release installation.Release // of Helm, of an operator that goes all the same
 }
 
 // delete deletes an object if it exists, and waits until it is gone.
@@ -160,6 +161,42 @@ func (r *removal) deleteNamespaceWithout(ctx context.Context, name string, other
 		return nil
 	}
 	return r.deleteNamespace(ctx, name)
+}
+
+// checkOperator refuses to remove an operator that another tool keeps, unless --force insists: that would make it again, or lose track of
+// it. rest is what else the command removes.
+func (r *removal) checkOperator(ctx context.Context, operator, rest string) error {
+	running, err := r.in.Deployed(ctx, fleet.NamespaceOperators, operator)
+	if err != nil {
+		return err
+	}
+	of := installation.Reference{GroupVersionKind: installation.KindDeployment, Namespace: fleet.NamespaceOperators, Name: operator}
+	by := running.Installer()
+	if by.Name != "" && !r.force {
+		does := "would lose track of it"
+		if by.Restores {
+			does = "makes it again"
+		}
+		return fmt.Errorf("the operator would go, too, and %s is kept by %s, which %s. Remove only %s with --purge-operator=false, and then, "+
+			"for the operator, %s. --force removes both all the same", of, by.Name, does, rest, by.Uninstall)
+	}
+	r.warnOfInstaller(of, by)
+	r.release = running.Release()
+	return nil
+}
+
+// warnOfInstaller says of what is removed that another tool makes it again, if one does.
+func (r *removal) warnOfInstaller(of installation.Reference, by installation.Installer) {
+	if by.Restores {
+		r.Note("Warning: %s is kept by %s, which makes it again. To prevent that, %s.", of, by.Name, by.Uninstall)
+	}
+}
+
+// noteRecord names the record that Helm still has of an operator that is removed.
+func (r *removal) noteRecord(ctx context.Context) {
+	if r.release.Name != "" {
+		noteRecords(ctx, r.Global, r.in, r.release, "\"helm upgrade\" would install again what was removed", deletionOfRecord(r.release))
+	}
 }
 
 // forced is what --force does while a custom resource goes.

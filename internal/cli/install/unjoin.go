@@ -43,7 +43,11 @@ The agent takes what it applied off the cluster when the works are deleted on th
 refuses; --wait waits until they are gone, --force leaves what was applied where it is. If something is not gone in time, the error
 names it with the finalizers that keep it. Where the operator does not run any more, --force also takes those off.
 
-A cluster that has joined several hubs has a Klusterlet for each of them: --klusterlet chooses the one that goes.
+A cluster that has joined several hubs has a Klusterlet for each of them: --klusterlet chooses the one that goes. A namespace that the
+agent of another Klusterlet has, too, stays.
+
+An operator that Helm, the Operator Lifecycle Manager, Argo CD or Flux keeps is for these to uninstall: the command refuses, unless
+--purge-operator=false leaves it, or --force insists.
 
 With --local, it stops the agent that "capstan join --local" runs as a process of this machine, and removes what it has kept here: its
 identity, its key, its log.
@@ -104,6 +108,10 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.find(ctx); err != nil {
 		return err
 	}
+	removal := &removal{Global: u.Global, in: u.in, force: u.force}
+	if err := u.checkInstallers(ctx, removal); err != nil {
+		return err
+	}
 	var err error
 	if u.elsewhere, err = u.hostedElsewhere(ctx); err != nil {
 		return err
@@ -120,7 +128,6 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 			return err
 		}
 	}
-	removal := &removal{Global: u.Global, in: u.in, force: u.force}
 	if err := u.removeAgent(ctx, removal); err != nil {
 		return err
 	}
@@ -130,6 +137,7 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.clearAnnotation(ctx, fleet.NamespaceOperators); err != nil { // of one that stays
 		return err
 	}
+	removal.noteRecord(ctx)
 	if err := writeObjects(u.Global, u.outputFile, removal.deleted); err != nil {
 		return err
 	}
@@ -163,7 +171,7 @@ func (u *unjoining) find(ctx context.Context) error {
 		return err
 	}
 	if !left {
-		return u.noKlusterlet(found)
+		return u.noKlusterlet(ctx, found)
 	}
 	u.Note("There is no Klusterlet any more: removing what is left of the agent.")
 	return nil
@@ -224,7 +232,7 @@ func namespaceOfAgent(klusterlet *operatorv1.Klusterlet) string {
 	return cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent)
 }
 
-func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
+func (u *unjoining) noKlusterlet(ctx context.Context, others []operatorv1.Klusterlet) error {
 	hint := "There is no Klusterlet at all."
 	if len(others) > 0 {
 		hint = "The Klusterlets there are for: " + strings.Join(u.clustersOf(others), ", ") + "."
@@ -233,7 +241,11 @@ func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
 	}
 	if u.idle {
-		hint += "\nThe operator of agents is there, or a part of it, without any Klusterlet: --force removes that."
+		how, err := u.howIdleGoes(ctx)
+		if err != nil {
+			return err
+		}
+		hint += "\nThe operator of agents is there, or a part of it, without any Klusterlet: " + how + "."
 	}
 	missing := "no Klusterlet"
 	if u.name != "" {

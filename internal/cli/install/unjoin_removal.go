@@ -206,18 +206,12 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 
 // operatorObjects are the operator and what it has installed for agents, as far as they may be removed.
 func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
-	const stays = "The operator stays in %s, with its kinds and those of agents: %s."
-	if !u.purgeOperator {
-		u.Note(stays, u.in.Server(), "--purge-operator is false")
-		return nil, nil
-	}
-	all, err := klusterlets(ctx, u.in)
+	why, err := u.whyOperatorStays(ctx)
 	if err != nil {
 		return nil, err
 	}
-	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
-	if i := slices.IndexFunc(all, isOther); i >= 0 {
-		u.Note(stays, u.in.Server(), "there is Klusterlet "+all[i].Name)
+	if why != "" {
+		u.Note("The operator stays in %s, with its kinds and those of agents: %s.", u.in.Server(), why)
 		return nil, nil
 	}
 	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
@@ -232,6 +226,35 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Referen
 		return refs, nil
 	}
 	return slices.Concat(agentKinds, refs), nil // the namespace, which has the annotation, last
+}
+
+// whyOperatorStays is why the operator does not go with the Klusterlet; empty if it does.
+func (u *unjoining) whyOperatorStays(ctx context.Context) (string, error) {
+	if !u.purgeOperator {
+		return "--purge-operator is false", nil
+	}
+	all, err := klusterlets(ctx, u.in)
+	if err != nil {
+		return "", err
+	}
+	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
+	if i := slices.IndexFunc(all, isOther); i >= 0 {
+		return "there is Klusterlet " + all[i].Name, nil
+	}
+	return "", nil
+}
+
+// checkInstallers finds out, before anything is changed, who keeps what is to be removed.
+func (u *unjoining) checkInstallers(ctx context.Context, removal *removal) error {
+	if u.klusterlet != nil && !u.resumed {
+		of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: u.klusterlet.Name}
+		removal.warnOfInstaller(of, installation.InstallerOf(u.klusterlet.Labels, u.klusterlet.Annotations))
+	}
+	why, err := u.whyOperatorStays(ctx)
+	if err != nil || why != "" {
+		return err
+	}
+	return removal.checkOperator(ctx, klusterletOperator, "the agent")
 }
 
 const kindsStay = "The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too."

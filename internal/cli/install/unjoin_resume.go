@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -38,6 +39,18 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 	}
 	u.idle, err = u.hasOperatorObjects(ctx)
 	return u.idle && u.force, err // without --force, the name of the cluster may be a wrong one
+}
+
+// howIdleGoes says how an operator goes that is there without any Klusterlet.
+func (u *unjoining) howIdleGoes(ctx context.Context) (string, error) {
+	running, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
+	if err != nil {
+		return "", err
+	}
+	if by := running.Installer(); by.Name != "" {
+		return fmt.Sprintf("it is kept by %s: %s, or insist with --force", by.Name, by.Uninstall), nil
+	}
+	return "--force removes that", nil
 }
 
 // hasOperatorObjects reports whether there is anything of the operator but what may stay: its namespace and the kinds of agents.
