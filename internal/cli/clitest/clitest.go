@@ -57,9 +57,12 @@ func (h Hub) Follow(t *testing.T, result Result, advice string, pairs ...string)
 // deletedAt is where a hub or a cluster has the objects of the kinds that commands of kubectl delete, with NAMESPACE for that.
 var deletedAt = map[string]string{
 	"appliedmanifestworks":   "/apis/work.open-cluster-management.io/v1/appliedmanifestworks",
+	"clusterrole":            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+	"clusterrolebinding":     "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 	"crd":                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 	"managedcluster":         ClustersPath,
 	"manifestworkreplicaset": "/apis/work.open-cluster-management.io/v1alpha1/namespaces/NAMESPACE/manifestworkreplicasets",
+	"namespace":              "/api/v1/namespaces",
 }
 
 // DeleteAs deletes what a result advises to delete, written there after "kubectl", with pairs as for [Hub.Follow].

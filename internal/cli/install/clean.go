@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // cleaning is one run of "capstan clean".
@@ -47,6 +49,9 @@ for agents.
 
 A hosted hub is removed from the cluster where it runs, and from that with its API. The namespace of the ClusterManager stays, with the
 kubeconfig that you have stored there.
+
+An operator that Helm, the Operator Lifecycle Manager, Argo CD or Flux keeps is for these to uninstall: the command refuses, unless
+--purge-operator=false leaves it, or --force insists. It also refuses a standalone hub, and says how that is removed.
 
 A run that was interrupted is run again: it goes on with what is left.`
 
@@ -120,18 +125,53 @@ func (c *cleaning) clean(ctx context.Context) error {
 		return err
 	}
 	if len(removal.deleted) == 0 {
-		c.Say("There is no hub in %s, and nothing is left of one.", c.in.Server())
-		return nil
+		return c.sayNoHub(ctx)
 	}
 	removal.noteRecord(ctx)
 	c.Say("The multicluster hub control plane has been cleaned up successfully!")
 	return nil
 }
 
+// sayNoHub says that there was nothing to remove. A standalone hub, which this command does not remove, is named with what does; who may
+// not list Deployments in all namespaces learns of none.
+func (c *cleaning) sayNoHub(ctx context.Context) error {
+	c.Say("There is no hub in %s that an operator has installed, and nothing is left of one.", c.in.Server())
+	deployments, err := c.in.List(ctx, installation.KindDeployment, "", "")
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	for i := range deployments {
+		if deployments[i].GetName() == installer.StandaloneHubName {
+			c.noteStandalone(deployments[i].GetNamespace(), installation.InstallerOf(deployments[i].GetLabels(), deployments[i].GetAnnotations()))
+		}
+	}
+	return err
+}
+
+// noteStandalone says how a standalone hub is removed, which a tool may keep.
+func (c *cleaning) noteStandalone(namespace string, by installation.Installer) {
+	if by.Name != "" {
+		c.Note("Namespace %s has a standalone hub, which is kept by %s. To remove it, %s; then delete its volume, which has all that is stored "+
+			"in it.", namespace, by.Name, by.Uninstall)
+		return
+	}
+	c.Note("Namespace %[1]s has a standalone hub. These commands remove it, with all that is stored in it:\n\n"+
+		"    kubectl delete namespace %[1]s\n    kubectl delete clusterrolebinding %[2]s\n    kubectl delete clusterrole %[2]s\n",
+		namespace, rightsOfStandalone(namespace))
+}
+
+// rightsOfStandalone is the name of the ClusterRole of a standalone hub, and of its binding.
+func rightsOfStandalone(namespace string) string {
+	return "open-cluster-management:" + installer.StandaloneHubName + ":" + namespace
+}
+
 // connect finds the ClusterManager, nil if there is none any more, and the cluster with the API of the hub.
 func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, error) {
 	var err error
 	if c.in, err = connect(c.InstallTarget()); err != nil {
+		return nil, err
+	}
+	if err := c.ensureRunsPods(ctx); err != nil {
 		return nil, err
 	}
 	manager, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: c.name})
@@ -150,6 +190,20 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	}
 	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
 		err, c.in.Server())
+}
+
+// ensureRunsPods refuses a cluster in which no operator can run. It is a standalone hub, which would go on without what clusters join with,
+// or has the API of a hub that runs elsewhere.
+func (c *cleaning) ensureRunsPods(ctx context.Context) error {
+	served, err := c.in.Serves(ctx, installation.KindDeployment.GroupVersion())
+	if err != nil || served {
+		return err
+	}
+	return fmt.Errorf("the cluster at %s, where %s leads, runs no pods, so no operator has installed a hub in it: it is a standalone hub, or "+
+		"has the API of a hub that runs elsewhere.\nA standalone hub is removed where it runs. In a cluster, delete its namespace there, and the "+
+		"ClusterRole and the ClusterRoleBinding %s; if Helm has installed it, run \"helm uninstall\" instead. On a machine, end its process, and "+
+		"delete its data directory.\nFor a hub of an operator, choose the cluster that the operator runs in with --kubeconfig or --context",
+		c.in.Server(), c.in.Source(), rightsOfStandalone("NAMESPACE"))
 }
 
 // annotationCleaning is on the namespace of a hosted ClusterManager while its hub is removed: an interrupted run may have deleted the

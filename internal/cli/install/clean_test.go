@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -171,5 +172,70 @@ func TestForcedCleanWithDeadWebhooks(t *testing.T) {
 				t.Errorf("it leaves %v", strings.Join(h.Paths(), "\n"))
 			}
 		})
+	}
+}
+
+// CA-20: a cluster that runs no pods has no hub that an operator has installed. It is left as it is: a standalone hub would go on without
+// what clusters join with. That serves ClusterManagers, too, so one of these changes nothing.
+func TestCleanLeavesAStandaloneHubAlone(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"as it is": nil, "dry run": {"--dry-run"}, "forced": {"--force"}, "waiting": {"--wait"},
+		"of another name": {"--name", "other"}, "without the operator": {"--purge-operator=false"}} {
+		for _, hasManager := range []bool{false, true} {
+			h := withToken(t)
+			h.Handle("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
+			if !hasManager {
+				h.Remove(t, managersPath+"cluster-manager")
+			}
+			before := h.Paths()
+			h.Run(t, "", append([]string{"clean"}, flags...)...).Fails(t, "the cluster at "+h.URL, "runs no pods", "it is a standalone hub",
+				"delete its namespace there", "ClusterRoleBinding open-cluster-management:multicluster-controlplane:NAMESPACE",
+				"\"helm uninstall\"", "--kubeconfig or --context")
+			if !slices.Equal(h.Paths(), before) || changes(h) > 0 {
+				t.Errorf("%s, with a ClusterManager: %t: it makes %d changes, and leaves %v", name, hasManager, changes(h), h.Paths())
+			}
+		}
+	}
+}
+
+// CA-20: where there is no hub of an operator, standalone hubs are named with the commands that remove them, and then nothing is left.
+func TestCleanNamesStandaloneHubs(t *testing.T) {
+	t.Parallel()
+	const rights = "open-cluster-management:multicluster-controlplane:one"
+	h := newClusterWithVolumes(t)
+	before := h.Paths()
+	h.Run(t, "", "init", "--singleton", "--singleton-name", "one").Succeeds(t)
+	named := h.Run(t, "", "clean")
+	named.Succeeds(t, "There is no hub in "+h.URL+" that an operator has installed")
+	for _, advice := range []string{"delete namespace one", "delete clusterrolebinding " + rights, "delete clusterrole " + rights} {
+		h.DeleteAs(t, named, advice)
+	}
+	if left := h.Paths(); !slices.Equal(left, before) {
+		t.Errorf("what clean names leaves %v", left)
+	}
+	none := h.Run(t, "", "clean")
+	none.Succeeds(t, "There is no hub in")
+	if strings.Contains(none.ErrOut, "standalone") {
+		t.Errorf("it names one that is gone:\n%s", none.ErrOut)
+	}
+}
+
+// CA-20: a standalone hub that a tool keeps is for that to remove. Who may not list Deployments in all namespaces learns of none.
+func TestCleanNamesWhoKeepsAStandaloneHub(t *testing.T) {
+	t.Parallel()
+	h := withHelmsStandaloneHub(t)
+	before := h.Paths()
+	named := h.Run(t, "", "clean")
+	named.Succeeds(t, "There is no hub in")
+	const says = "Namespace singleton-controlplane has a standalone hub, which is kept by Helm (release hub in namespace " +
+		"singleton-controlplane). To remove it, run \"helm uninstall hub --namespace singleton-controlplane\""
+	if !strings.Contains(named.ErrOut, says) || strings.Contains(named.ErrOut, "kubectl delete") {
+		t.Errorf("it says\n%s", named.ErrOut)
+	}
+	h.Handle("GET /apis/apps/v1/deployments", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "deployments is forbidden"))
+	unseen := h.Run(t, "", "clean")
+	unseen.Succeeds(t, "There is no hub in")
+	if strings.Contains(unseen.ErrOut, "standalone") || !slices.Equal(h.Paths(), before) {
+		t.Errorf("it leaves %v, and says\n%s", h.Paths(), unseen.ErrOut)
 	}
 }

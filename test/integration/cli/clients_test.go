@@ -46,5 +46,6 @@ func TestWhatClientsLookFor(t *testing.T) {
 	framework.Hub.Capstan(t, "", "get", "hub-info").Succeeds(t, "Hub: standalone, version ",
 		"clustermanagers.operator.open-cluster-management.io: installed [*v1]", "Controller: in the process of the hub",
 		"managedclusters.cluster.open-cluster-management.io: installed [*v1]", "DefaultClusterSet: true")
+	framework.Hub.Capstan(t, "", "clean", "--dry-run").Ends(t, 1, "runs no pods", "it is a standalone hub")
 	framework.Managed.Capstan(t, "", "get", "hub-info").Ends(t, 1, "is not an Open Cluster Management hub")
 }
