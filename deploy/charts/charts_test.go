@@ -213,6 +213,36 @@ func TestBootstrapRules(t *testing.T) {
 	}
 }
 
+// HC-04: in another namespace than that of the operators, the bootstrap account is one of those who join, and the notes say how to make its
+// tokens, as the command line does not find it.
+func TestBootstrapAccountElsewhere(t *testing.T) {
+	t.Parallel()
+	const create = "kubectl create token agent-registration-bootstrap -n hub "
+	for _, test := range []struct{ namespace, values, has, hasNot string }{
+		{"hub", "createBootstrapSA: true", create, "capstan get token"},
+		{"hub", "{createBootstrapSA: true, createBootstrapToken: true}", create, "capstan get token\n"},
+		{"hub", "{createBootstrapSA: true, createBootstrapToken: true}", "capstan get token --use-bootstrap-token\n", "nothing to join with"},
+		{"hub", "", "capstan get token\n", create},
+		{fleet.NamespaceOperators, "createBootstrapSA: true", "capstan get token\n", "kubectl create token"},
+	} {
+		release := installation{chart: "cluster-manager", release: "cluster-manager", namespace: test.namespace, values: test.values}
+		files, err := release.files(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := files["NOTES.txt"]; !strings.Contains(notes, test.has) || strings.Contains(notes, test.hasNot) {
+			t.Errorf("%s in %s: want %q and not %q in:\n%s", test.values, test.namespace, test.has, test.hasNot, notes)
+		}
+		users, _ := at(release.objects(t), "ClusterManager/cluster-manager", "/spec/registrationConfiguration/autoApproveUsers").([]any)
+		account := fleet.ServiceAccountUser(test.namespace, fleet.ServiceAccountBootstrap)
+		if made := strings.Contains(test.values, "createBootstrapSA"); slices.Contains(users, any(account)) != made ||
+			made && !fleet.IsJoining(account, nil) {
+			t.Errorf("%s in %s: the users are %v, and %s is one who joins: %v", test.values, test.namespace, users, account,
+				fleet.IsJoining(account, nil))
+		}
+	}
+}
+
 // MS-06: agents have the same rights for managed service accounts on each kind of hub, and the manager has them not.
 func TestRightsForManagedServiceAccounts(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ var newcomers = map[string]*user.DefaultInfo{
 	"bootstrap token": {Name: "system:bootstrap:abcdef",
 		Groups: []string{"system:bootstrappers", "system:bootstrappers:managedcluster"}},
 	"service account":           {Name: "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"},
+	"service account elsewhere": {Name: "system:serviceaccount:hub:agent-registration-bootstrap"},
 	"service account of before": {Name: "system:serviceaccount:open-cluster-management:cluster-bootstrap"},
 }
 

@@ -75,6 +75,22 @@ func TestWebhookSeesRegistrationOfAddOns(t *testing.T) {
 	}
 }
 
+// HC-04: in an existing cluster, the webhooks are called for the certificate requests of everybody who joins, and not for those of others.
+func TestWebhookSeesWhoJoins(t *testing.T) {
+	t.Parallel()
+	csr := object(t, `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: c1-a}}`)
+	for credential, who := range newcomers {
+		if !sees(t, "certificatesigningrequests", csr, nil, who) {
+			t.Errorf("%s: no webhook sees the requests of %q", credential, who.Name)
+		}
+	}
+	for _, name := range []string{"system:serviceaccount:hub:deployer", "alice:agent-registration-bootstrap", "system:node:a"} {
+		if sees(t, "certificatesigningrequests", csr, nil, &user.DefaultInfo{Name: name, Groups: []string{"system:authenticated"}}) {
+			t.Errorf("a webhook sees the requests of %q", name)
+		}
+	}
+}
+
 // sees reports whether a validating webhook of deploy/hub for a resource is called for an update.
 func sees(t *testing.T, resource string, object, old *unstructured.Unstructured, who user.Info) bool {
 	t.Helper()

@@ -159,10 +159,11 @@ func IsAgentOn(cluster, user string, groups []string) bool {
 }
 
 // IsJoining reports whether a user has a bootstrap credential, with which agents join: a bootstrap token, or a token of
-// ServiceAccountBootstrap or of the account that was used before it.
+// ServiceAccountBootstrap or of the account that was used before it. Charts make ServiceAccountBootstrap in the namespace of their release,
+// so it counts in each. Whoever it is has fewer rights for it, and none more.
 func IsJoining(user string, groups []string) bool {
 	return slices.Contains(groups, GroupBootstrap) ||
-		user == ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap) ||
+		strings.HasPrefix(user, serviceAccountUser) && strings.HasSuffix(user, ":"+ServiceAccountBootstrap) ||
 		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
 }
 

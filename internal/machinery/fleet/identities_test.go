@@ -116,13 +116,17 @@ func TestAgentClusters(t *testing.T) {
 	}
 }
 
-// R10
+// HC-04 R10: the chart makes the service account in the namespace of its release, whichever that is.
 func TestIsJoining(t *testing.T) {
 	t.Parallel()
 	for user, want := range map[string]bool{
-		ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap): true,
-		ServiceAccountUser("default", ServiceAccountBootstrap):          false,
-		ClusterUser("c1", "a1"): false,
+		ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap):                      true,
+		ServiceAccountUser("hub", ServiceAccountBootstrap):                                   true,
+		ServiceAccountUser("hub", "my-"+ServiceAccountBootstrap):                             false,
+		"hosting-cluster:" + ServiceAccountUser(NamespaceOperators, ServiceAccountBootstrap): false,
+		ServiceAccountBootstrap:               false,
+		ServiceAccountUser("hub", "deployer"): false,
+		ClusterUser("c1", "a1"):               false,
 	} {
 		if got := IsJoining(user, []string{GroupAuthenticated}); got != want {
 			t.Errorf("IsJoining(%q) = %v", user, got)
