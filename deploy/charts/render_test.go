@@ -49,6 +49,8 @@ type installation struct {
 	chart, release, namespace string
 	// values is a values file.
 	values string
+	// there is what Helm finds in the cluster.
+	there existing
 }
 
 // install returns what an administrator installs who follows the documentation.
@@ -82,7 +84,7 @@ func (i installation) files(t *testing.T) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := engine.Engine{}.Render(chart, complete)
+	rendered, err := engine.RenderWithClientProvider(chart, complete, i.there)
 	if err != nil {
 		return nil, err
 	}

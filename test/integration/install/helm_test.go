@@ -207,11 +207,12 @@ klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 
 	// Another release of the chart, for a hosted agent, has no operator.
 	h.install(t, "hosted", chartOf(t, "klusterlet"),
-		"bootstrapHubKubeConfig: one\nexternalManagedKubeConfig: two\nklusterlet: {mode: Hosted, clusterName: c2}")
+		"bootstrapHubKubeConfig: one\nexternalManagedKubeConfig: two\npriorityClassName: agents\nklusterlet: {mode: Hosted, clusterName: c2}")
 	framework.Get(t, c, client.ObjectKey{Namespace: "klusterlet-c2", Name: "external-managed-kubeconfig"}, secret)
 	framework.Get(t, c, client.ObjectKey{Name: "klusterlet-c2"}, &operatorv1.Klusterlet{})
 	h.uninstall(t, "hosted")
 	framework.Get(t, c, client.ObjectKeyFromObject(secret), secret)
+	framework.Get(t, c, client.ObjectKey{Name: "agents"}, &schedulingv1.PriorityClass{})
 
 	h.uninstall(t, "klusterlet")
 	framework.AwaitGone(t, c, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "klusterlet"}})
@@ -230,6 +231,43 @@ klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 	if owned.Labels["owner"] != "another" || owned.DeletionTimestamp != nil {
 		t.Errorf("the namespace of another owner is %+v", owned.ObjectMeta)
 	}
+}
+
+// HC-02 HC-06: the charts of hub and agents, in one namespace with passwords of the registry, share the Secret of the release that was
+// installed first: until the Secret is given to the other, as its notes say.
+func TestChartsShareAPullSecret(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	h := helm{cluster: cluster, namespace: fleet.NamespaceOperators}
+	values := func(section, password string) string {
+		return section + ": {create: false}\nimages: {imageCredentials: {createImageCredentials: true, userName: me, password: " + password + "}}"
+	}
+	ofHub := func(password string) string { return values("clusterManager", password) }
+	ofAgents := func(password string) string { return values("klusterlet", password) }
+	secret := &corev1.Secret{}
+	expect := func(password string) {
+		t.Helper()
+		framework.Get(t, c, client.ObjectKey{Namespace: h.namespace, Name: fleet.SecretImagePullCredentials}, secret)
+		if content := string(secret.Data[corev1.DockerConfigJsonKey]); !strings.Contains(content, `"password":"`+password+`"`) {
+			t.Errorf("the Secret has %s, want the password %s", content, password)
+		}
+	}
+	h.install(t, "cluster-manager", chartOf(t, "cluster-manager"), ofHub("one"))
+	h.install(t, "klusterlet", chartOf(t, "klusterlet"), ofAgents("two"))
+	expect("one")
+	h.upgrade(t, "cluster-manager", chartOf(t, "cluster-manager"), ofHub("three"))
+	h.upgrade(t, "klusterlet", chartOf(t, "klusterlet"), ofAgents("two"))
+	expect("three")
+	h.uninstall(t, "cluster-manager")
+	expect("three")
+
+	secret.Annotations["meta.helm.sh/release-name"] = "klusterlet"
+	if err := c.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	h.upgrade(t, "klusterlet", chartOf(t, "klusterlet"), ofAgents("four"))
+	expect("four")
 }
 
 // HC-07 SC-24 SC-25: Helm installs and upgrades a standalone hub on a real API server, and the program runs with what is in the Secret and

@@ -12,6 +12,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 true
 {{- end }}
 
+{{- /* "true" if the Secret with the password of the registry is not this release's to make, though it is to. */}}
+{{- define "cluster-manager.otherPullSecret" -}}
+{{- if (.Values.images.imageCredentials | default dict).createImageCredentials }}
+{{- with lookup "v1" "Secret" .Release.Namespace "open-cluster-management-image-pull-credentials" }}
+{{- $annotations := dig "metadata" "annotations" dict . }}
+{{- if not (and (eq (get $annotations "meta.helm.sh/release-name") $.Release.Name)
+  (eq (get $annotations "meta.helm.sh/release-namespace") $.Release.Namespace)) -}}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* The reference of an image: list ROOT NAME OVERRIDE. */}}
 {{- define "cluster-manager.image" -}}
 {{- $images := (index . 0).Values.images -}}

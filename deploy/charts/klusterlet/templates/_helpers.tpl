@@ -51,6 +51,40 @@ open-cluster-management-agent
 {{- end }}
 {{- end }}
 
+{{- /* Refuses what the operator, or the API, would refuse after parts of it have been made. */}}
+{{- define "klusterlet.check" -}}
+{{- range $value, $most := dict "name" 63 "namespace" 57 }}
+{{- $text := include (printf "klusterlet.%s" $value) $ }}
+{{- if gt (len $text) $most }}
+{{- fail (printf "klusterlet.%s is %q, with %d characters: it may have %d at most; set klusterlet.name and klusterlet.namespace"
+  $value $text (len $text) $most) }}
+{{- end }}
+{{- end }}
+{{- if and (eq (include "klusterlet.operator" .) "true") (eq (include "klusterlet.agentNamespace" .) .Release.Namespace) }}
+{{- fail (printf "klusterlet.namespace is %q, where the operator runs, and would be deleted with the Klusterlet: %s" .Release.Namespace
+  "install the chart in another namespace, such as open-cluster-management, or set another klusterlet.namespace") }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" if an object that the chart makes is there already, and not of this release: list ROOT OBJECT. It stays as it is. */}}
+{{- define "klusterlet.ofAnother" -}}
+{{- $release := (index . 0).Release }}
+{{- with index . 1 }}
+{{- $annotations := dig "metadata" "annotations" dict . }}
+{{- if not (and (eq (get $annotations "meta.helm.sh/release-name") $release.Name)
+  (eq (get $annotations "meta.helm.sh/release-namespace") $release.Namespace)) -}}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" if the Secret with the password of the registry is not this release's to make, though it is to. */}}
+{{- define "klusterlet.otherPullSecret" -}}
+{{- if (.Values.images.imageCredentials | default dict).createImageCredentials }}
+{{- include "klusterlet.ofAnother" (list . (lookup "v1" "Secret" .Release.Namespace "open-cluster-management-image-pull-credentials")) }}
+{{- end }}
+{{- end }}
+
 {{- /* The reference of an image: list ROOT OVERRIDE. */}}
 {{- define "klusterlet.image" -}}
 {{- $images := (index . 0).Values.images -}}
@@ -60,7 +94,7 @@ open-cluster-management-agent
 {{- /* spec.registrationConfiguration: with several kubeconfigs to join with, or nothing but a gRPC server, the agent is told to use them. */}}
 {{- define "klusterlet.registrationConfiguration" -}}
 {{- $registration := deepCopy (.Values.klusterlet.registrationConfiguration | default dict) }}
-{{- if and (gt (len .Values.multiHubBootstrapHubKubeConfigs) 1) (not $registration.bootstrapKubeConfigs) }}
+{{- if and (gt (len (.Values.multiHubBootstrapHubKubeConfigs | default list)) 1) (not $registration.bootstrapKubeConfigs) }}
 {{- $secrets := list }}
 {{- range .Values.multiHubBootstrapHubKubeConfigs }}
 {{- $secrets = append $secrets (dict "name" .name) }}
