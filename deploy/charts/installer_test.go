@@ -285,6 +285,13 @@ func TestInstallerRefuses(t *testing.T) {
 		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
 		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
 		{"klusterlet", "klusterlet: {mode: Hosted, name: one}", "klusterlet.clusterName is required in the hosted modes"},
+		{"klusterlet", "klusterlet: {namespace: open-cluster-management}",
+			"klusterlet.namespace is \"open-cluster-management\", where the operator runs"},
+		{"klusterlet", "klusterlet: {mode: Hosted, clusterName: a-cluster-with-a-long-name-in-berlin}",
+			"klusterlet.namespace is \"open-cluster-management-a-cluster-with-a-long-name-in-berlin\", with 60 characters: " +
+				"it may have 57 at most; set klusterlet.name and klusterlet.namespace"},
+		{"klusterlet", "klusterlet: {mode: SingletonHosted, clusterName: a-cluster-with-a-longer-name-than-many-others-in-berlin}",
+			"klusterlet.name is \"klusterlet-a-cluster-with-a-longer-name-than-many-others-in-berlin\", with 66 characters"},
 		{"capstan-hub", "replica: 1", "additional properties 'replica' not allowed"},
 		{"capstan-hub", "replicas: 2", "replicas: 2 replicas need an etcd that they share: set etcd.mode external"},
 		{"capstan-hub", "selfManagementClusterName: kube-system", "selfManagementClusterName: kube-system is a name that the hub has for itself"},

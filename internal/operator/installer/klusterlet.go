@@ -2,6 +2,7 @@ package installer
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -56,6 +57,9 @@ func klusterletObjects(given map[string]any) ([]*unstructured.Unstructured, erro
 	if err := v.nameHosted(); err != nil {
 		return nil, err
 	}
+	if err := v.check(); err != nil {
+		return nil, err
+	}
 	crd, err := definition(klusterletChart, "klusterlets")
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func klusterletObjects(given map[string]any) ([]*unstructured.Unstructured, erro
 		return nil, err
 	}
 	objects = append(objects, around...)
-	if !v.NoOperator && !v.hosted() {
+	if v.hasOperator() {
 		installed, err := v.operator().objects()
 		if err != nil {
 			return nil, err
@@ -84,6 +88,8 @@ func klusterletObjects(given map[string]any) ([]*unstructured.Unstructured, erro
 // runs the agents of several clusters.
 func (v *klusterletValues) hosted() bool { return strings.HasSuffix(v.Klusterlet.Mode, "Hosted") }
 
+func (v *klusterletValues) hasOperator() bool { return !v.NoOperator && !v.hosted() }
+
 // nameHosted gives the Klusterlet the name and the namespace that it has by default.
 func (v *klusterletValues) nameHosted() error {
 	name, namespace := klusterletChart, fleet.NamespaceAgent
@@ -98,6 +104,28 @@ func (v *klusterletValues) nameHosted() error {
 	}
 	if v.Klusterlet.Namespace == "" {
 		v.Klusterlet.Namespace = namespace
+	}
+	return nil
+}
+
+// check refuses a Klusterlet that the operator, or the API, would refuse after parts of it have been made.
+func (v *klusterletValues) check() error {
+	const longestName, longestNamespace = 63, 57 // by the operator, and by the CRD
+	if !v.Klusterlet.Create {
+		return nil
+	}
+	for _, chosen := range []struct {
+		value, text string
+		most        int
+	}{{"name", v.Klusterlet.Name, longestName}, {"namespace", v.Klusterlet.Namespace, longestNamespace}} {
+		if len(chosen.text) > chosen.most {
+			return fmt.Errorf("klusterlet.%s is %q, with %d characters: it may have %d at most; set klusterlet.name and klusterlet.namespace",
+				chosen.value, chosen.text, len(chosen.text), chosen.most)
+		}
+	}
+	if v.hasOperator() && v.agentNamespace() == fleet.NamespaceOperators {
+		return fmt.Errorf("klusterlet.namespace is %q, where the operator runs, and would be deleted with the Klusterlet: set another one",
+			fleet.NamespaceOperators)
 	}
 	return nil
 }
