@@ -165,6 +165,47 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// HC-01 HC-05 HC-08 HC-09: the charts take the values of those of Open Cluster Management, with our images, and the feature gates that these
+// may do without. test/interop sees that testdata/ocm has them.
+func TestValuesOfOCM(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/ocm/*.yaml")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("there are values in %v: %v", files, err)
+	}
+	for _, file := range files {
+		chart := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]any{}
+		if err := yaml.UnmarshalStrict(content, &values); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"images", "registry", "image", "tag"} {
+			delete(values, name)
+		}
+		deployed := 0
+		for _, object := range install(chart, show(values)).objects(t) {
+			if object.GetKind() == "Deployment" {
+				deployed++
+				image, _ := at(objects{object}, "Deployment/"+object.GetNamespace()+"/"+object.GetName(),
+					"/spec/template/spec/containers/0/image").(string)
+				if !strings.HasPrefix(image, "ghcr.io/capstan-io/capstan-") {
+					t.Errorf("chart %s deploys image %q", chart, image)
+				}
+			}
+		}
+		if deployed != 1 {
+			t.Errorf("chart %s has %d Deployments", chart, deployed)
+		}
+	}
+	for _, chart := range []string{"cluster-proxy", "managed-serviceaccount"} {
+		install(chart, "featureGates: null").objects(t)
+	}
+}
+
 // The README of a chart explains all of its values.
 func TestReadme(t *testing.T) {
 	t.Parallel()

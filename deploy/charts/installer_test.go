@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"os"
 	"path"
 	"reflect"
 	"slices"
@@ -90,6 +91,11 @@ func TestInstaller(t *testing.T) {
 			}
 			for _, values := range more[chart] {
 				compare(t, chart, values)
+			}
+			if values, err := os.ReadFile("testdata/ocm/" + chart + ".yaml"); err == nil {
+				compare(t, chart, string(values))
+			} else if chart != "capstan-hub" { // Open Cluster Management has it not
+				t.Error(err)
 			}
 		})
 	}

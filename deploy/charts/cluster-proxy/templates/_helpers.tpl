@@ -17,9 +17,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 system:serviceaccount:{{ .Release.Namespace }}:cluster-proxy
 {{- end }}
 
+{{- /* "true" if ClusterProfiles say how clusters are reached. The second name of the feature gate is that of Open Cluster Management. */}}
+{{- define "cluster-proxy.clusterProfile" -}}
+{{- with .Values.featureGates }}
+{{- if or .clusterProfile .clusterProfileAccessProvider -}}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" if Argo CD knows the clusters of GitOpsClusters. */}}
+{{- define "cluster-proxy.gitOpsCluster" -}}
+{{- with .Values.featureGates }}
+{{- if .gitOpsCluster -}}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* "true" if there is a user server: by itself, or because something else names it. */}}
 {{- define "cluster-proxy.userServer" -}}
-{{- if or .Values.userServer.enabled .Values.featureGates.clusterProfile .Values.featureGates.gitOpsCluster -}}
+{{- if or .Values.userServer.enabled (include "cluster-proxy.clusterProfile" .) (include "cluster-proxy.gitOpsCluster" .) -}}
 true
 {{- end }}
 {{- end }}
