@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,9 @@ var operators = []operator{{
 const prefix = "capstan-"
 
 const repository = "https://github.com/capstan-io/capstan"
+
+// namespace is that of the operators, where everything of ours looks for them.
+const namespace = "open-cluster-management"
 
 func main() {
 	out := flag.String("out", "deploy/olm", "folder of the bundles")
@@ -109,14 +113,12 @@ func (o operator) build(tag string) (map[string]object, error) {
 }
 
 func (o operator) serviceVersion(chart metadata, objects map[string]object) (object, error) {
-	example := objects[o.kind]
-	example["metadata"] = object{"name": o.chart}
-	examples, err := json.MarshalIndent([]any{example}, "", "  ")
+	examples, err := json.MarshalIndent([]any{o.example(objects[o.kind])}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	deployment := objects["Deployment"]
-	image, err := imageOf(deployment)
+	runs, err := containerOf(deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +127,7 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 		"kind":       "ClusterServiceVersion",
 		"metadata": object{
 			"name":      prefix + o.chart + ".v" + chart.Version,
-			"namespace": "open-cluster-management",
+			"namespace": namespace,
 			"labels": object{
 				"operatorframework.io/arch.amd64": "supported", "operatorframework.io/arch.arm64": "supported",
 				"operatorframework.io/os.linux": "supported",
@@ -134,10 +136,12 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 				"alm-examples":   string(examples),
 				"capabilities":   "Full Lifecycle",
 				"categories":     "Integration & Delivery",
-				"containerImage": image,
+				"containerImage": runs.Image,
 				"description":    chart.Description + ".",
 				"repository":     repository,
 				"support":        "Capstan",
+
+				"operatorframework.io/suggested-namespace": namespace,
 			},
 		},
 		"spec": object{
@@ -164,7 +168,7 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 				"clusterPermissions": []any{object{"serviceAccountName": o.chart, "rules": objects["ClusterRole"]["rules"]}},
 				"deployments":        []any{object{"name": o.chart, "spec": deployment["spec"]}},
 			}},
-			"relatedImages": []any{object{"name": "operator", "image": image}},
+			"relatedImages": runs.images(),
 		},
 	}, nil
 }
@@ -173,28 +177,53 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 const icon = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCA2NCA2NCI+PGcgc3Ryb2tlPSIjMWY0ZTc5IiBzdHJva2Utd2lkdGg9IjUiPjxwYXRo" +
 	"IGQ9Ik0zMiA0djU2TTQgMzJoNTZNMTIgMTJsNDAgNDBNNTIgMTJMMTIgNTIiLz48Y2lyY2xlIGN4PSIzMiIgY3k9IjMyIiByPSIxNCIgZmlsbD0iI2ZmZiIvPjwvZz48L3N2Zz4="
 
-func imageOf(deployment object) (string, error) {
+// example returns what the console proposes to create: without images, so that hubs and agents are upgraded with their operator, whose image
+// they have.
+func (o operator) example(of object) object {
+	spec := maps.Clone(of["spec"].(object))
+	maps.DeleteFunc(spec, func(field string, _ any) bool { return strings.HasSuffix(strings.ToLower(field), "imagepullspec") })
+	return object{"apiVersion": of["apiVersion"], "kind": of["kind"], "metadata": object{"name": o.chart}, "spec": spec}
+}
+
+// container is that of an operator.
+type container struct {
+	Image string
+	Env   []struct{ Name, Value string }
+}
+
+func containerOf(deployment object) (*container, error) {
 	data, err := json.Marshal(deployment)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var parsed struct {
 		Spec struct {
 			Template struct {
 				Spec struct {
-					Containers []struct{ Image string }
+					Containers []container
 				}
 			}
 		}
 	}
 	if err := json.Unmarshal(data, &parsed); err != nil {
-		return "", err
+		return nil, err
 	}
 	containers := parsed.Spec.Template.Spec.Containers
 	if len(containers) != 1 {
-		return "", fmt.Errorf("the operator has %d containers", len(containers))
+		return nil, fmt.Errorf("the operator has %d containers", len(containers))
 	}
-	return containers[0].Image, nil
+	return &containers[0], nil
+}
+
+// images are what a catalog is copied with: that of the operator, and others that it runs, which its variables name.
+func (c *container) images() []any {
+	images := []any{object{"name": "operator", "image": c.Image}}
+	for _, variable := range c.Env {
+		if name, isImage := strings.CutSuffix(variable.Name, "_IMAGE"); isImage && variable.Value != c.Image {
+			images = append(images, object{"name": strings.ToLower(name), "image": variable.Value})
+		}
+	}
+	return images
 }
 
 func (o operator) annotations() object {

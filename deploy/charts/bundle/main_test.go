@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,37 @@ func TestBundles(t *testing.T) {
 	})
 	if err != nil || files != 6 {
 		t.Errorf("compared %d files: %v", files, err)
+	}
+}
+
+// HC-13: what the console proposes to create names no images, so it is upgraded with the operator; a copy of the catalog has the images of
+// all that runs, and the operator is installed where everything looks for it.
+func TestServiceVersions(t *testing.T) {
+	t.Parallel()
+	for _, o := range operators {
+		objects, err := o.build("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		csv, err := o.serviceVersion(metadata{}, objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations := csv["metadata"].(object)["annotations"].(object)
+		if example := annotations["alm-examples"].(string); strings.Contains(strings.ToLower(example), "imagepullspec") ||
+			!strings.Contains(example, `"kind": "`+o.kind+`"`) {
+			t.Errorf("the example of %s is %s", o.kind, example)
+		}
+		if got := annotations["operatorframework.io/suggested-namespace"]; got != "open-cluster-management" {
+			t.Errorf("the namespace that is proposed for %s is %v", o.chart, got)
+		}
+		want := []any{object{"name": "operator", "image": annotations["containerImage"]}}
+		if o.chart == "cluster-manager" {
+			want = append(want, object{"name": "agent", "image": "ghcr.io/capstan-io/capstan-agent:latest"})
+		}
+		if got := csv["spec"].(object)["relatedImages"]; !reflect.DeepEqual(got, want) {
+			t.Errorf("the images of %s are %v, want %v", o.chart, got, want)
+		}
 	}
 }
 
