@@ -42,6 +42,25 @@ true
 {{- end }}
 {{- end }}
 
+{{- /* Refuses to take over an object of another manager, before anything is changed: list ROOT OBJECT. */}}
+{{- define "cluster-proxy.refuse" -}}
+{{- $object := index . 1 }}
+{{- $annotations := dig "metadata" "annotations" dict $object }}
+{{- $release := get $annotations "meta.helm.sh/release-name" | default "cluster-proxy" }}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" | default (index . 0).Release.Namespace }}
+{{- fail (printf "%s %s is of another manager, such as that of Open Cluster Management: uninstall its release first, %s; docs/migrating.md says how"
+  $object.kind $object.metadata.name (printf "helm uninstall %s -n %s" $release $namespace)) }}
+{{- end }}
+
+{{- /* Refuses an add-on that agents do not have built in. */}}
+{{- define "cluster-proxy.checkManager" -}}
+{{- with lookup "addon.open-cluster-management.io/v1beta1" "ClusterManagementAddOn" "" "cluster-proxy" }}
+{{- if ne (dig "metadata" "annotations" "capstan.io/built-in" "" .) "true" }}
+{{- include "cluster-proxy.refuse" (list $ .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Refuses values that ask for what is not there. */}}
 {{- define "cluster-proxy.check" -}}
 {{- range $gate, $enabled := .Values.featureGates }}
