@@ -330,21 +330,15 @@ func TestManagedServiceAccountModes(t *testing.T) {
 // HC-11: the chart installs the add-on of deploy/examples/resource-usage-collect, with the image of a release and other resources.
 func TestResourceUsageCollectIsTheExample(t *testing.T) {
 	t.Parallel()
-	const folder, name = "../examples/resource-usage-collect/", "resource-usage-collect"
+	const name = "resource-usage-collect"
 	chart := install("resource-usage-collect-addon", "").objects(t)
-	example := func(file string) objects {
-		content, err := os.ReadFile(folder + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parse(t, file, string(content))
-	}
 	const container = "/spec/agentSpec/workload/manifests/3/spec/template/spec/containers/0"
 	for file, parts := range map[string][]string{
 		"addontemplate.yaml": {"AddOnTemplate/" + name + " /spec/addonName", "AddOnTemplate/" + name + " /spec/registration",
 			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/0", "AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/1",
 			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/2", "AddOnTemplate/" + name + " " + container + "/args",
 			"AddOnTemplate/" + name + " " + container + "/securityContext",
+			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/3/spec/template/spec/securityContext",
 			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/3/spec/template/spec/serviceAccountName"},
 		"addondeploymentconfig.yaml": {"AddOnDeploymentConfig/open-cluster-management-addon/" + name + " /spec"},
 		"clustermanagementaddon.yaml": {"ClusterManagementAddOn/" + name + " /spec/addOnMeta",
@@ -353,7 +347,7 @@ func TestResourceUsageCollectIsTheExample(t *testing.T) {
 			"ClusterRoleBinding/open-cluster-management:" + name + ":hub /roleRef",
 			"ClusterRoleBinding/open-cluster-management:" + name + ":hub /subjects"},
 	} {
-		from := example(file)
+		from := exampleObjects(t, name+"/"+file)
 		for _, part := range parts {
 			object, pointer, _ := strings.Cut(part, " ")
 			got, want := at(chart, object, pointer), at(from, object, pointer)
