@@ -88,20 +88,6 @@ func clusterNameOf(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klus
 	return string(dataOf(secret, fleet.KeyClusterName)), nil
 }
 
-// clusterNameOf is the name that an agent's cluster has on the hub: that of the Klusterlet, or else the one that the agent made, which it
-// keeps beside its credential. It is empty as long as the agent has made none.
-func clusterNameOf(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
-	if klusterlet.Spec.ClusterName != "" {
-		return klusterlet.Spec.ClusterName, nil
-	}
-	secret, err := in.Get(ctx, installation.Reference{
-		GroupVersionKind: installation.KindSecret, Namespace: namespaceOfAgent(klusterlet), Name: fleet.SecretHubKubeconfig})
-	if err != nil || secret == nil {
-		return "", err
-	}
-	return string(dataOf(secret, fleet.KeyClusterName)), nil
-}
-
 // flagNames are the names of a command's own flags.
 func flagNames(command *cobra.Command) []string {
 	var names []string

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/deploy/charts"
+	chartfiles "github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
@@ -62,7 +62,7 @@ func TestOperatorValues(t *testing.T) {
 		t.Errorf("%d values are tested, of %d", tested, want)
 	}
 
-	content, err := charts.Files.ReadFile("klusterlet/values.yaml")
+	content, err := chartfiles.Files.ReadFile("klusterlet/values.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
