@@ -4,6 +4,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -142,7 +143,7 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 		Affinity:           antiAffinity(c.App),
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-		InitContainers: c.InitContainers,
+		InitContainers: c.initContainers(s),
 		Containers:     []corev1.Container{c.container(s)},
 	}
 	for _, volume := range c.volumes() {
@@ -161,6 +162,17 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 func (c Component) volumes() []Volume {
 	tmp := Volume{Name: "tmpdir", Path: "/tmp", Writable: true, Source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	return append([]Volume{tmp}, c.Volumes...)
+}
+
+// initContainers are those of the component. One that names no resources has those of the program: a quota may require some of all.
+func (c Component) initContainers(s Settings) []corev1.Container {
+	containers := slices.Clone(c.InitContainers)
+	for i := range containers {
+		if own := containers[i].Resources; len(own.Limits) == 0 && len(own.Requests) == 0 && len(own.Claims) == 0 {
+			containers[i].Resources = resources(s.Resources)
+		}
+	}
+	return containers
 }
 
 func (c Component) container(s Settings) corev1.Container {
