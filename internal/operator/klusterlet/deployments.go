@@ -73,6 +73,9 @@ func (l layout) workloadSettings(in inputs) workload.Settings {
 		Priority:  spec.PriorityClassName,
 		PodLabels: map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name},
 	}
+	if in.pullSecret != nil {
+		settings.PullSecret = in.pullSecret.Name
+	}
 	if in.syncLabels {
 		maps.Copy(settings.PodLabels, frame.LabelsToCopy(l.klusterlet.Labels))
 	}

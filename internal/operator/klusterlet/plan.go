@@ -166,11 +166,12 @@ func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 		Annotations: map[string]string{fleet.AnnotationOpenShiftWorkload: "management"}}}
 }
 
+// namespaceAndAccounts are a namespace with the service accounts. The Secret to pull images with is named by the pods: some platforms write
+// into the list of an account, which can have one writer only.
 func (l layout) namespaceAndAccounts(namespace string) []client.Object {
 	objects := []client.Object{newNamespace(namespace, map[string]string{fleet.LabelKlusterlet: l.klusterlet.Name})}
 	for _, name := range l.accountNames() {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			ImagePullSecrets: []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		if pair := l.aws(); pair != nil && namespace == l.agents { // where the pods are
 			account.Annotations = map[string]string{fleet.AnnotationEKSRole: pair.ManagedRoleARN()}
 		}

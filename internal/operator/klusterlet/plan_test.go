@@ -263,6 +263,40 @@ func parse(t *testing.T, args []string) {
 	}
 }
 
+// KL-27, KL-30: the pods of all modes name the Secret to pull images with, if there is one, which is in their namespace. The service accounts
+// do not: controllers of the platform write into the same list, and neither would give way.
+func TestPullSecret(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		for _, in := range []inputs{plainInputs, allInputs} {
+			l := layoutOf(klusterletWith(mode))
+			p := planFor(l, in)
+			var want []corev1.LocalObjectReference
+			if in.pullSecret != nil {
+				want = []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}
+			}
+			copied := false
+			for _, object := range slices.Concat(p.managed, p.onManagement()) {
+				switch o := object.(type) {
+				case *corev1.ServiceAccount:
+					if len(o.ImagePullSecrets) > 0 {
+						t.Errorf("%s: service account %s/%s has %v", mode, o.Namespace, o.Name, o.ImagePullSecrets)
+					}
+				case *appsv1.Deployment:
+					if got := o.Spec.Template.Spec.ImagePullSecrets; !slices.Equal(got, want) {
+						t.Errorf("%s: the pods of %s have %v, want %v", mode, o.Name, got, want)
+					}
+				case *corev1.Secret:
+					copied = copied || o.Namespace == l.agents && o.Name == fleet.SecretImagePullCredentials
+				}
+			}
+			if copied != (in.pullSecret != nil) {
+				t.Errorf("%s: the namespace of the pods has the Secret: %t", mode, copied)
+			}
+		}
+	}
+}
+
 // KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. Policies let agents reach every
 // port by UDP, for DNS, and by TCP: networks apply them behind Services and NodePorts, where the port is another one than clients name.
 func TestNetworkPolicies(t *testing.T) {
