@@ -10,8 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -197,7 +195,7 @@ func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed 
 		if err == nil {
 			return fmt.Errorf("the namespace %s on the managed cluster is that of Klusterlet %s: choose another spec.namespace", l.accounts, name)
 		}
-		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		if !notServed(err) {
 			return fmt.Errorf("find out whether the namespace %s on the managed cluster is still that of Klusterlet %s: %w", l.accounts, name, err)
 		}
 	}

@@ -263,8 +263,8 @@ func parse(t *testing.T, args []string) {
 	}
 }
 
-// KL-27, KL-30: the pods of all modes name the Secret to pull images with, if there is one, which is in their namespace. The service accounts
-// do not: controllers of the platform write into the same list, and neither would give way.
+// KL-27, KL-30: the pods of all modes name the Secret to pull images with, if there is one, which is in their namespace. The service
+// accounts do not: controllers of the platform write into the same list, and neither would give way.
 func TestPullSecret(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {

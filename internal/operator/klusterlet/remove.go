@@ -204,7 +204,7 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 	list := &workv1.AppliedManifestWorkList{}
 	for {
 		if err := cluster.Client.List(ctx, list, client.Limit(100), client.Continue(list.Continue)); err != nil {
-			if meta.IsNoMatchError(err) {
+			if notServed(err) {
 				return nil
 			}
 			return fmt.Errorf("list AppliedManifestWorks: %w", err)
@@ -219,6 +219,10 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 		}
 	}
 }
+
+// notServed reports whether an error says that a cluster has no objects of a kind, because it does not serve the kind, or that it has not
+// the one that was asked for. A client that has found a kind served before learns from the API server that it is no more.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 // uninstall deletes all objects of an installation, and returns those that are still there. What was applied a moment ago counts, too.
 func uninstall(ctx context.Context, cluster *apply.Cluster, installation string) (left []string, err error) {

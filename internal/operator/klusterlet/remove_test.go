@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -155,5 +157,31 @@ func TestAppliedWorksAreLetGo(t *testing.T) {
 	}
 	if want := map[string]string{"kept": ofOthers, "other": ofAgent}; !maps.Equal(got, want) {
 		t.Errorf("left with their finalizers: %v, want %v", got, want)
+	}
+}
+
+// KL-32: a managed cluster may lose the kind of what an agent has applied before or while the agent is removed, which does not wait for it.
+func TestAppliedWorksAreNotServed(t *testing.T) {
+	t.Parallel()
+	works := schema.GroupResource{Group: workv1.GroupVersion.Group, Resource: "appliedmanifestworks"}
+	for name, test := range map[string]struct {
+		err   error
+		fails bool
+	}{
+		"never":    {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: works.Group, Kind: "AppliedManifestWork"}}, false},
+		"no more":  {apierrors.NewNotFound(works, ""), false},
+		"denied":   {apierrors.NewForbidden(works, "", errors.New("no")), true},
+		"starting": {apierrors.NewServiceUnavailable("starting"), true},
+	} {
+		api := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return test.err
+			},
+		}).Build()
+		k := klusterletWith(operatorv1.InstallModeDefault)
+		err := (&Controller{}).removeAppliedWorks(t.Context(), k, &apply.Cluster{Client: api})
+		if (err != nil) != test.fails {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
