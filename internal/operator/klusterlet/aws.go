@@ -39,10 +39,15 @@ func validateAWS(path *field.Path, registration operatorv1.RegistrationConfigura
 	return errors.Join(problems...)
 }
 
+// byAWS reports whether the agent registers by AWS IAM.
+func (l layout) byAWS() bool {
+	return registrationOf(l.klusterlet).RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeAWSIRSA
+}
+
 // aws are the two clusters in AWS; nil if the agent does not register by AWS IAM.
 func (l layout) aws() *eks.Pair {
 	driver := registrationOf(l.klusterlet).RegistrationDriver
-	if driver.AuthType != operatorv1.RegistrationAuthTypeAWSIRSA || driver.AwsIrsa == nil {
+	if !l.byAWS() || driver.AwsIrsa == nil {
 		return nil
 	}
 	pair, err := eks.ParsePair(driver.AwsIrsa.HubClusterARN, driver.AwsIrsa.ManagedClusterARN)

@@ -4,11 +4,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 const (
@@ -106,5 +117,54 @@ func TestWithoutAWSCLI(t *testing.T) {
 				t.Errorf("%s has %+v", deployment.Name, deployment.Spec.Template.Spec.InitContainers)
 			}
 		}
+	}
+}
+
+// KL-18, KL-28, KL-31: an agent that registers by AWS IAM has moved when it has registered in its new namespace: it needs nothing in the
+// former one. What it says of its connection counts.
+func TestConnectionByAWS(t *testing.T) {
+	t.Parallel()
+	const former = fleet.NamespaceAgent + "-before"
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	withAWS(k)
+	k.Annotations = map[string]string{annotationAgentNamespace: former}
+	l := layoutOf(k)
+	credential := func(namespace string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.SecretHubKubeconfig}, Data: map[string][]byte{
+			fleet.KeyClusterName: []byte("cluster1"), fleet.KeyKubeconfig: []byte(`{"users":[{"name":"u","user":{"exec":{"command":"aws"}}}]}`)}}
+	}
+	report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: fleet.ConfigMapHubConnection},
+		Data: map[string]string{fleet.KeyHubConnectionMessage: "AccessDenied"}}
+	for name, test := range map[string]struct {
+		reports []client.Object
+		reason  string
+		needed  bool
+	}{
+		"reaches the hub": {nil, fleet.ReasonHubConnectionFunctional, false},
+		"does not":        {[]client.Object{report}, fleet.ReasonHubUnreachableFromAgent, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			done := make(chan string, 1)
+			c := &Controller{
+				Operator: &frame.Operator{
+					Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.reports...).Build(),
+					Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(credential(l.agents), credential(former)).CoreV1(),
+						rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil),
+				},
+				hub: hubaccess.New(t.Context(), clocktesting.NewFakeClock(time.Now()), func(name string) { done <- name }),
+			}
+			if _, _, err := c.connection(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			<-done
+			_, condition, err := c.connection(t.Context(), l)
+			if err != nil || condition == nil || condition.Reason != test.reason {
+				t.Fatalf("the condition is %+v (%v)", condition, err)
+			}
+			if f, err := c.formerOf(t.Context(), l, nil, condition); err != nil || f.needed != test.needed {
+				t.Errorf("the namespace from before is needed: %t (%v)", f.needed, err)
+			}
+		})
 	}
 }

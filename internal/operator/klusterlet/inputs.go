@@ -43,7 +43,7 @@ func (c *Controller) inputs(ctx context.Context, l layout) (inputs, error) {
 
 // connection returns what is known about the connection to the hub, nil if nothing is yet, and when it is checked again.
 func (c *Controller) connection(ctx context.Context, l layout) (due time.Duration, condition *metav1.Condition, err error) {
-	credentials := hubaccess.Credentials{Namespace: l.agents, SkipBootstrap: l.multipleHubs(), GRPC: l.grpc()}
+	credentials := hubaccess.Credentials{Namespace: l.agents, SkipBootstrap: l.multipleHubs(), GRPC: l.grpc(), AWS: l.byAWS()}
 	if credentials.Hub, err = c.Secrets.Get(ctx, l.agents, fleet.SecretHubKubeconfig); err != nil {
 		return 0, nil, err
 	}

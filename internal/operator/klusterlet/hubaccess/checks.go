@@ -115,7 +115,7 @@ func HasCredential(condition *metav1.Condition) bool {
 
 func (c Credentials) hash() (sum [sha256.Size]byte) {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %t %t ", c.Namespace, c.SkipBootstrap, c.GRPC)
+	fmt.Fprintf(h, "%s %t %t %t ", c.Namespace, c.SkipBootstrap, c.GRPC, c.AWS)
 	write(h, c.Bootstrap)
 	write(h, c.Hub)
 	copy(sum[:], h.Sum(nil))

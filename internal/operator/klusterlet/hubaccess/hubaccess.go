@@ -42,6 +42,8 @@ type Credentials struct {
 	Hub *corev1.Secret
 	// GRPC says that the agent reaches the hub by its gRPC server: the Secrets have configurations for that in place of kubeconfigs.
 	GRPC bool
+	// AWS says that the agent registers by AWS IAM: a program in its pod makes the tokens for the hub, with a role that nobody else has.
+	AWS bool
 }
 
 // key is that of what leads to the hub, in the Secrets.
@@ -70,8 +72,8 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 	name := c.Namespace + "/" + fleet.SecretHubKubeconfig
 	switch {
 	case c.Hub == nil:
-		return fleet.ReasonHubKubeConfigSecretMissing, "Secret " + name + " does not exist; the agent creates it once the hub has approved its " +
-			"certificate request: accept the cluster on the hub"
+		return fleet.ReasonHubKubeConfigSecretMissing, "Secret " + name + " does not exist; the agent creates it once " + c.approval() +
+			": accept the cluster on the hub"
 	case len(c.Hub.Data[c.key()]) == 0:
 		return fleet.ReasonHubKubeConfigMissing, "Secret " + name + " has no key " + c.key() + registersAgain
 	}
@@ -82,6 +84,10 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 	if c.GRPC {
 		return c.hubByGRPC(ctx, name, cluster)
 	}
+	if c.AWS {
+		return fleet.ReasonHubConnectionFunctional, fmt.Sprintf("The agent has registered by AWS IAM, as cluster %s. It alone can use the "+
+			"kubeconfig of Secret %s, and says here when it does not reach the hub", cluster, name)
+	}
 	host, denied, err := review(ctx, c.Hub, neededBy(cluster))
 	switch {
 	case err != nil:
@@ -91,6 +97,14 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 			"Accept the cluster there: capstan accept --clusters %s", name, host, strings.Join(denied, ", "), cluster)
 	}
 	return fleet.ReasonHubConnectionFunctional, fmt.Sprintf("The agent has the rights that it needs on the hub %s, as cluster %s", host, cluster)
+}
+
+// approval is what the agent waits for before it has a credential.
+func (c Credentials) approval() string {
+	if c.AWS {
+		return "AWS lets it into the hub"
+	}
+	return "the hub has approved its certificate request"
 }
 
 func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {

@@ -113,6 +113,57 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// KL-18, KL-31: the operator does not run the program that makes the tokens of an agent that registers by AWS IAM. So it knows whether the
+// agent has registered, and the agent whether it reaches the hub.
+func TestCheckByAWS(t *testing.T) {
+	t.Parallel()
+	byProgram := func(missing ...string) *corev1.Secret {
+		secret := &corev1.Secret{Data: map[string][]byte{fleet.KeyClusterName: []byte("c1"), fleet.KeyKubeconfig: []byte(
+			`{"clusters":[{"name":"c","cluster":{"server":"https://hub.example.com"}}],` +
+				`"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],` +
+				`"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"aws","interactiveMode":"Never"}}}],` +
+				`"current-context":"c"}`)}}
+		for _, key := range missing {
+			delete(secret.Data, key)
+		}
+		return secret
+	}
+	bootstrap := secretFor(fakeHub(t, ""))
+	for name, test := range map[string]struct {
+		credentials Credentials
+		reason      string
+		message     string
+	}{
+		"has registered": {Credentials{Bootstrap: bootstrap, Hub: byProgram(), AWS: true}, "HubConnectionFunctional",
+			"has registered by AWS IAM, as cluster c1. It alone can use the kubeconfig of Secret ns/hub-kubeconfig-secret"},
+		"has registered, and nobody else can": {Credentials{Hub: byProgram(), AWS: true}, "HubConnectionFunctional", "as cluster c1"},
+		"may register": {Credentials{Bootstrap: bootstrap, AWS: true}, "BootstrapSecretFunctional,HubKubeConfigSecretMissing",
+			"the agent creates it once AWS lets it into the hub: accept the cluster on the hub"},
+		"no kubeconfig": {Credentials{Bootstrap: bootstrap, Hub: byProgram(fleet.KeyKubeconfig), AWS: true},
+			"BootstrapSecretFunctional,HubKubeConfigMissing", "delete it"},
+		"no cluster name": {Credentials{Bootstrap: bootstrap, Hub: byProgram(fleet.KeyClusterName), AWS: true},
+			"BootstrapSecretFunctional,ClusterNameMissing", "delete it"},
+		"with another driver": {Credentials{Bootstrap: bootstrap, Hub: byProgram()}, "BootstrapSecretFunctional,HubKubeConfigError",
+			"runs a program to get a credential"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.credentials.Namespace = "ns"
+			got := Check(t.Context(), test.credentials)
+			degraded := metav1.ConditionTrue
+			if test.reason == "HubConnectionFunctional" {
+				degraded = metav1.ConditionFalse
+			}
+			if got.Status != degraded || got.Reason != test.reason || !strings.Contains(got.Message, test.message) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if (Credentials{AWS: true}).hash() == (Credentials{}).hash() {
+		t.Error("the result with one driver counts for another")
+	}
+}
+
 // KL-31: a check runs in the background when the credentials change, soon again while it fails, and rarely while it succeeds.
 func TestChecks(t *testing.T) {
 	t.Parallel()
