@@ -49,21 +49,41 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
 	}
 }
 
+// refusedInterval is how often a Klusterlet is looked at again that may not be installed: there is no event for all that may be in its way.
+const refusedInterval = time.Minute
+
 // install makes what the Klusterlet describes and writes into its status how far that is. It returns how long nothing is due.
 func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (time.Duration, error) {
 	l, r := layoutOf(k), newReport(k)
 	r.gates(l)
-	if err := errors.Join(validate(k), c.checkCollision(ctx, l)); err != nil {
-		_ = r.failed(fleet.ReasonKlusterletApplyFailed, err)
-		return 0, nil // until the Klusterlet, or the one that it collides with, changes
-	}
-	if err := c.CheckUpgrade(k); err != nil {
-		_ = r.failed(frame.ReasonVersionRefused, err)
-		return 0, nil // until its annotations change
+	if reason, err := c.refusal(ctx, l); err != nil {
+		_ = r.failed(reason, err)
+		return c.observe(ctx, r, l)
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
 		return 0, err
 	}
+	due, err := c.applyAll(ctx, r, l)
+	if err != nil {
+		running, _, listErr := c.running(ctx, l)
+		r.deployments(ctx, c, running)
+		return 0, errors.Join(err, listErr)
+	}
+	r.deployments(ctx, c, l)
+	return due, frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+}
+
+// refusal says why nothing of the Klusterlet may be installed, with the reason for its condition.
+func (c *Controller) refusal(ctx context.Context, l layout) (reason string, err error) {
+	if err := errors.Join(validate(l.klusterlet), c.checkCollision(ctx, l)); err != nil {
+		return fleet.ReasonKlusterletApplyFailed, err
+	}
+	return frame.ReasonVersionRefused, c.CheckUpgrade(l.klusterlet)
+}
+
+// applyAll makes what the Klusterlet describes, from the connection of its agent to the hub on. It reports what fails, and returns how long
+// nothing is due.
+func (c *Controller) applyAll(ctx context.Context, r *report, l layout) (time.Duration, error) {
 	due, connection, err := c.connection(ctx, l)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
@@ -79,14 +99,10 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	}
 	p := planFor(l, in)
 	next, err := c.apply(ctx, r, l, p, before)
-	r.deployments(ctx, c, l)
 	if err != nil {
 		return 0, err
 	}
-	if err := r.applied(c.Management.Scheme, p, before); err != nil {
-		return 0, err
-	}
-	return retry.Soonest(due, next), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+	return retry.Soonest(due, next), r.applied(c.Management.Scheme, p, before)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the

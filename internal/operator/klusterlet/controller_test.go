@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -51,11 +50,11 @@ func TestVersionRefused(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeDefault)
 	k.Annotations = map[string]string{upgrade.AnnotationVersion: "v1.4.0"}
-	c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
-		Options: frame.Options{Namespace: "operators", Version: "v1.6.0"}}}
-	due, err := c.install(t.Context(), k)
-	applied := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
-	if err != nil || due != 0 || applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != frame.ReasonVersionRefused {
-		t.Errorf("due in %v, %v: %+v", due, err, applied)
+	for version, want := range map[string]string{"v1.6.0": frame.ReasonVersionRefused, "v1.5.0": ""} {
+		c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
+			Options: frame.Options{Namespace: "operators", Version: version}}}
+		if reason, err := c.refusal(t.Context(), layoutOf(k)); (err == nil) != (want == "") || err != nil && reason != want {
+			t.Errorf("%s: %s, %v", version, reason, err)
+		}
 	}
 }

@@ -47,6 +47,14 @@ func (l layout) registrationDeployment() string { return l.klusterlet.Name + "-r
 func (l layout) workDeployment() string         { return l.klusterlet.Name + "-work-agent" }
 func (l layout) singleDeployment() string       { return l.klusterlet.Name + "-agent" }
 
+// deploymentNames are those of the agent for registration, and of the one for works, which may be the same.
+func (l layout) deploymentNames() []string {
+	if l.single {
+		return []string{l.singleDeployment()}
+	}
+	return []string{l.registrationDeployment(), l.workDeployment()}
+}
+
 // deployments run the agents.
 func (l layout) deployments(in inputs) (objects []client.Object) {
 	settings := l.workloadSettings(in)

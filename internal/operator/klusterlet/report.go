@@ -100,15 +100,13 @@ func (r *report) applied(scheme *runtime.Scheme, p plan, before former) error {
 
 // deployments reports how the Deployments of the agents do.
 func (r *report) deployments(ctx context.Context, c *Controller, l layout) {
-	registration, work := l.registrationDeployment(), l.workDeployment()
-	if l.single {
-		registration, work = l.singleDeployment(), l.singleDeployment()
+	var states []deploymentState
+	for _, name := range l.deploymentNames() {
+		states = append(states, c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: name}))
 	}
-	states := []deploymentState{c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: registration}),
-		c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: work})}
 	r.set(degraded(fleet.ConditionRegistrationDesiredDegraded, states[0]))
-	r.set(degraded(fleet.ConditionWorkDesiredDegraded, states[1]))
-	r.set(available(slices.CompactFunc(states, func(a, b deploymentState) bool { return a.key == b.key })))
+	r.set(degraded(fleet.ConditionWorkDesiredDegraded, states[len(states)-1]))
+	r.set(available(states))
 }
 
 // deploymentState is how a Deployment does.

@@ -324,6 +324,29 @@ func TestKlusterletInvalid(t *testing.T) {
 	expectNothingLeft(t, c, shared)
 }
 
+// KL-30, KL-31: while the spec of a Klusterlet is refused, its conditions go on to say how the agent does that runs, and whether it reaches
+// the hub. Its Deployment has another name than that of the mode that an unknown one is like.
+func TestKlusterletReportsWhileRefused(t *testing.T) {
+	t.Parallel()
+	const name = "kl-refused"
+	c, namespace := klusterletCluster(t).Client(t), "open-cluster-management-"+name
+	framework.Create(t, c, newKlusterlet(name, operatorv1.InstallModeSingleton))
+	awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied", "Available=True/KlusterletAvailable",
+		"HubConnectionDegraded=True/BootstrapSecretMissing,HubKubeConfigSecretMissing")
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Spec.DeployOption.Mode = "Detached" })
+	awaitKlusterlet(t, c, name, "Applied=False/KlusterletApplyFailed", "Available=True/KlusterletAvailable",
+		"RegistrationDesiredDegraded=False/DeploymentsFunctional", "WorkDesiredDegraded=False/DeploymentsFunctional")
+	framework.Create(t, c, bootstrapSecret(t, namespace, fleet.SecretBootstrapHubKubeconfig))
+	awaitKlusterlet(t, c, name, "HubConnectionDegraded=True/BootstrapSecretFunctional,HubKubeConfigSecretMissing")
+	if err := c.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: named(namespace, name+"-agent")}); err != nil {
+		t.Fatal(err)
+	}
+	awaitKlusterlet(t, c, name, "Applied=False/KlusterletApplyFailed", "Available=False/GetDeploymentFailed")
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Spec.DeployOption.Mode = operatorv1.InstallModeSingleton })
+	awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied", "Available=True/KlusterletAvailable")
+	removeKlusterlet(t, c, name)
+}
+
 // KL-02: the name of a Klusterlet may have dots: its agents run in a namespace of another name.
 func TestKlusterletWithDots(t *testing.T) {
 	t.Parallel()
