@@ -5,17 +5,15 @@ package klusterlet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
@@ -75,7 +73,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 
 // refusal says why nothing of the Klusterlet may be installed, with the reason for its condition.
 func (c *Controller) refusal(ctx context.Context, l layout) (reason string, err error) {
-	if err := errors.Join(validate(l.klusterlet), c.checkCollision(ctx, l)); err != nil {
+	if err := errors.Join(validate(l.klusterlet), c.checkCollision(ctx, l), c.checkAgentNamespace(ctx, l)); err != nil {
 		return fleet.ReasonKlusterletApplyFailed, err
 	}
 	return frame.ReasonVersionRefused, c.CheckUpgrade(l.klusterlet)
@@ -167,53 +165,22 @@ func (c *Controller) applyWithoutManaged(ctx context.Context, r *report, l layou
 func (c *Controller) prune(ctx context.Context, l layout, p plan, managed managedCluster, more []client.Object) error {
 	onManagement := slices.Concat(p.onManagement(), more)
 	if managed.Cluster == c.Management {
-		_, err := c.Management.Prune(ctx, l.klusterlet.Name, slices.Concat(p.managed, onManagement)...)
-		return err
+		return c.pruneOn(ctx, l, c.Management, slices.Concat(p.managed, onManagement))
 	}
-	_, managedErr := managed.Prune(ctx, l.klusterlet.Name, p.managed...)
-	_, managementErr := c.Management.Prune(ctx, l.klusterlet.Name, onManagement...)
-	return errors.Join(managedErr, managementErr)
+	return errors.Join(c.pruneOn(ctx, l, managed.Cluster, p.managed), c.pruneOn(ctx, l, c.Management, onManagement))
 }
 
-// checkCollision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
-// operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet.
-func (c *Controller) checkCollision(ctx context.Context, l layout) error {
-	if l.agents == c.Namespace {
-		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
-	}
-	all := &operatorv1.KlusterletList{}
-	if err := c.Client.List(ctx, all); err != nil {
+// pruneOn prunes one of the clusters. A namespace that has another use is left there.
+func (c *Controller) pruneOn(ctx context.Context, l layout, cluster *apply.Cluster, keep []client.Object) error {
+	made, err := cluster.List(ctx, l.klusterlet.Name, namespaces)
+	if err != nil {
 		return err
 	}
-	for i := range all.Items {
-		other := &all.Items[i]
-		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && frame.Older(other, l.klusterlet) {
-			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name, l.agents)
-		}
+	unused := slices.DeleteFunc(made, func(o client.Object) bool { return hasNamespace(keep, o.GetName()) })
+	left, err := c.leaveUsed(ctx, l, cluster, unused)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// checkNamespaceOwner is an error if the namespace of the service accounts on the managed cluster is part of another Klusterlet, with which
-// it would be deleted: of one of this operator, or one that is installed on the managed cluster. What a Klusterlet that is gone has left
-// can be taken over.
-func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed client.Client) error {
-	namespace := &corev1.Namespace{}
-	if err := managed.Get(ctx, types.NamespacedName{Name: l.accounts}, namespace); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	name := namespace.Labels[fleet.LabelKlusterlet]
-	if name == "" || name == l.klusterlet.Name {
-		return nil
-	}
-	for _, cluster := range []client.Client{c.Client, managed} {
-		err := cluster.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.Klusterlet{})
-		if err == nil {
-			return fmt.Errorf("the namespace %s on the managed cluster is that of Klusterlet %s: choose another spec.namespace", l.accounts, name)
-		}
-		if !notServed(err) {
-			return fmt.Errorf("find out whether the namespace %s on the managed cluster is still that of Klusterlet %s: %w", l.accounts, name, err)
-		}
-	}
-	return nil
+	_, err = cluster.Prune(ctx, l.klusterlet.Name, slices.Concat(keep, left)...)
+	return err
 }

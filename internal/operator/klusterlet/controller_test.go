@@ -1,46 +1,124 @@
 package klusterlet
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
-// KL-01, KL-04: two Klusterlets do not share a namespace on the managed cluster, wherever the other one is.
+// clusterWith is the API of a cluster with objects.
+func clusterWith(objects ...client.Object) client.Client {
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).Build()
+}
+
+// labelledNamespace has labels, given as keys and values.
+func labelledNamespace(name string, labels ...string) client.Object {
+	namespace := newNamespace(name, map[string]string{})
+	for i := 0; i < len(labels); i += 2 {
+		namespace.Labels[labels[i]] = labels[i+1]
+	}
+	return namespace
+}
+
+// kubeconfigOfHub is what a user has stored for a hosted ClusterManager of the name of a namespace.
+func kubeconfigOfHub(namespace string) client.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.SecretExternalHubKubeconfig}}
+}
+
+// KL-01, KL-04: two Klusterlets do not share a namespace on the managed cluster, wherever the other one is, nor does one take the namespace
+// of a cluster or of a hub.
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)
 	l := layoutOf(k)
-	cluster := func(objects ...client.Object) client.Client {
-		return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).Build()
-	}
-	namespaceOf := func(name string) client.Object {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.accounts, Labels: map[string]string{fleet.LabelKlusterlet: name}}}
-	}
+	namespaceOf := func(name string) client.Object { return labelledNamespace(l.accounts, fleet.LabelKlusterlet, name) }
 	other := func() client.Object { return &operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "other"}} }
-	const refused = "the namespace open-cluster-management-agent on the managed cluster is that of Klusterlet other"
+	const there = "the namespace open-cluster-management-agent on the managed cluster "
+	const refused = there + "is that of Klusterlet other: choose another spec.namespace"
 	for name, test := range map[string]struct {
 		management, managed client.Client
 		want                string
 	}{
-		"new":                {cluster(), cluster(), ""},
-		"its own":            {cluster(), cluster(namespaceOf(k.Name)), ""},
-		"of one gone":        {cluster(), cluster(namespaceOf("other")), ""},
-		"of one hosted here": {cluster(other()), cluster(namespaceOf("other")), refused},
-		"of one there":       {cluster(), cluster(namespaceOf("other"), other()), refused},
+		"new":                {clusterWith(), clusterWith(), ""},
+		"its own":            {clusterWith(), clusterWith(namespaceOf(k.Name)), ""},
+		"of one gone":        {clusterWith(), clusterWith(namespaceOf("other")), ""},
+		"of one hosted here": {clusterWith(other()), clusterWith(namespaceOf("other")), refused},
+		"of one there":       {clusterWith(), clusterWith(namespaceOf("other"), other()), refused},
+		"of a cluster": {clusterWith(), clusterWith(labelledNamespace(l.accounts, fleet.LabelClusterName, "c1")),
+			there + "is that of ManagedCluster c1"},
+		"of a hosted hub": {clusterWith(), clusterWith(labelledNamespace(l.accounts), kubeconfigOfHub(l.accounts)),
+			there + "has Secret external-hub-kubeconfig"},
 	} {
 		err := (&Controller{Operator: &frame.Operator{Client: test.management}}).checkNamespaceOwner(t.Context(), l, test.managed)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// KL-04, KL-32: hosted agents do not run in a namespace that has another use, because it would be deleted with their Klusterlet. One in
+// which they run already is left in the end. Without the right to read the Secret of a hub, it counts as none.
+func TestNamespaceOfHostedAgents(t *testing.T) {
+	t.Parallel()
+	own := klusterletWith(operatorv1.InstallModeHosted).Name
+	const refused = `metadata.name is "klusterlet": agents of a hosted Klusterlet run in the namespace of its name, ` +
+		"which has another use: it "
+	for name, test := range map[string]struct {
+		objects []client.Object
+		denied  bool
+		want    string // empty if it may be installed
+	}{
+		"new":            {},
+		"made by a user": {objects: []client.Object{labelledNamespace(own, "team", "a")}},
+		"its own":        {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, own)}},
+		"of one gone":    {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, "other")}},
+		"of a cluster": {objects: []client.Object{labelledNamespace(own, fleet.LabelClusterName, "c1")},
+			want: "is that of ManagedCluster c1;"},
+		"of a hosted hub": {objects: []client.Object{labelledNamespace(own), kubeconfigOfHub(own)},
+			want: "has Secret external-hub-kubeconfig, of"},
+		"of such a hub, on the hub": {objects: []client.Object{labelledNamespace(own, fleet.LabelCreatedByClusterManager, "hub")},
+			want: "is that of ClusterManager hub;"},
+		"of another": {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, "other"),
+			&operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "other"}}}, want: "is that of Klusterlet other;"},
+		"its own, and of a cluster": {objects: []client.Object{
+			labelledNamespace(own, fleet.LabelKlusterlet, own, fleet.LabelClusterName, "c1")}},
+		"its Secrets may not be read": {objects: []client.Object{labelledNamespace(own), kubeconfigOfHub(own)}, denied: true},
+	} {
+		api := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+				if test.denied && key.Name == fleet.SecretExternalHubKubeconfig {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name,
+						errors.New(`User "operator" cannot get resource "secrets"`))
+				}
+				return api.Get(ctx, key, into, options...)
+			}}).Build()
+		c := &Controller{Operator: &frame.Operator{Client: api, Management: &apply.Cluster{Client: api},
+			Options: frame.Options{Namespace: fleet.NamespaceOperators, Version: "v1.4.0"}}}
+		for _, mode := range modes {
+			l, want := layoutOf(klusterletWith(mode)), test.want
+			if !l.hosted {
+				want = ""
+			}
+			reason, err := c.refusal(t.Context(), l)
+			if (err == nil) != (want == "") || err != nil && (reason != fleet.ReasonKlusterletApplyFailed ||
+				!strings.Contains(err.Error(), refused+want) || !strings.HasSuffix(err.Error(), "; choose another name")) {
+				t.Errorf("%s, %s: %s, %v", name, mode, reason, err)
+			}
 		}
 	}
 }

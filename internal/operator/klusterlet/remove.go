@@ -61,7 +61,7 @@ func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (w
 			return "", err
 		}
 	}
-	left, err := uninstall(ctx, c.Management, k.Name)
+	left, err := c.uninstall(ctx, l, c.Management)
 	if err != nil || l.hosted {
 		return frame.Summary(left), err
 	}
@@ -143,7 +143,7 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 	if managed.Cluster == c.Management {
 		return "", nil // it goes with the rest
 	}
-	left, err := uninstall(ctx, managed.Cluster, k.Name)
+	left, err := c.uninstall(ctx, layoutOf(k), managed.Cluster)
 	if err != nil {
 		return "", err
 	}
@@ -224,14 +224,22 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 // the one that was asked for. A client that has found a kind served before learns from the API server that it is no more.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// uninstall deletes all objects of an installation, and returns those that are still there. What was applied a moment ago counts, too.
-func uninstall(ctx context.Context, cluster *apply.Cluster, installation string) (left []string, err error) {
+// uninstall deletes all objects of the Klusterlet on a cluster, and returns those that are still there. What was applied a moment ago
+// counts, too. A namespace that has another use stays.
+func (c *Controller) uninstall(ctx context.Context, l layout, cluster *apply.Cluster) (left []string, err error) {
 	// The controller that fills in its rules creates it again if the roles that these come from go at the same time.
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: aggregateRole(installation)}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: aggregateRole(l.klusterlet.Name)}}
 	if err := cluster.Client.Delete(ctx, role); !apierrors.IsNotFound(err) {
 		return []string{"ClusterRole " + role.Name}, err
 	}
-	return cluster.PruneLive(ctx, installation)
+	made, err := cluster.ListLive(ctx, l.klusterlet.Name, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.leaveUsed(ctx, l, cluster, made); err != nil {
+		return nil, err
+	}
+	return cluster.PruneLive(ctx, l.klusterlet.Name)
 }
 
 // removeShared removes what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,

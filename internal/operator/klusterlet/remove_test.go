@@ -7,12 +7,14 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -184,4 +186,71 @@ func TestAppliedWorksAreNotServed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// KL-32: a namespace that has another use by the time its Klusterlet is removed stays, with what users have stored there. It loses what the
+// agent has made, and what says that it is part of a Klusterlet. Any other namespace goes.
+func TestUsedNamespaceStays(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	own := []string{fleet.LabelKlusterlet, k.Name, fleet.LabelCreatedByKlusterlet, k.Name}
+	for name, test := range map[string]struct {
+		labels []string
+		stored []client.Object
+		stays  bool
+	}{
+		"its own alone":          {},
+		"also that of a cluster": {labels: []string{fleet.LabelClusterName, "c1"}, stays: true},
+		"also that of a hub":     {stored: []client.Object{kubeconfigOfHub(k.Name)}, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := func(name string) client.Object {
+				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: name}}
+			}
+			credential, ofUser := secret(fleet.SecretHubKubeconfig), secret(fleet.SecretBootstrapHubKubeconfig)
+			namespace := labelledNamespace(k.Name, slices.Concat(own, test.labels)...)
+			management := clusterToLeave(t, slices.Concat([]client.Object{namespace, credential, ofUser}, test.stored)...)
+			c := &Controller{Operator: &frame.Operator{Management: management}}
+			if _, err := c.uninstall(t.Context(), layoutOf(k), management); err != nil {
+				t.Fatal(err)
+			}
+			if left, err := c.uninstall(t.Context(), layoutOf(k), management); err != nil || len(left) > 0 {
+				t.Errorf("waits for %v (%v)", left, err)
+			}
+			if got := exists(t, management.Client, namespace); got != test.stays {
+				t.Fatalf("it stays: %t", got)
+			}
+			if !test.stays {
+				return
+			}
+			if labels := namespace.GetLabels(); labels[fleet.LabelKlusterlet] != "" || labels[fleet.LabelCreatedByKlusterlet] != "" {
+				t.Errorf("it still has the labels %v", labels)
+			}
+			if exists(t, management.Client, credential) || !exists(t, management.Client, ofUser) {
+				t.Error("the credential of the agent stays, or what a user has stored goes")
+			}
+		})
+	}
+}
+
+// clusterToLeave is a cluster, without a cache, that Klusterlets are removed from.
+func clusterToLeave(t *testing.T, objects ...client.Object) *apply.Cluster {
+	t.Helper()
+	scheme := Scheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		Options: apply.Options{Label: fleet.LabelCreatedByKlusterlet, Kinds: frame.ManagementKinds(managedKinds()), Scheme: scheme}}
+}
+
+// exists reports whether an object exists, and reads it.
+func exists(t *testing.T, api client.Client, object client.Object) bool {
+	t.Helper()
+	err := api.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return err == nil
 }

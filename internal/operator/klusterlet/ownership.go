@@ -1,0 +1,177 @@
+package klusterlet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apiclient"
+	"github.com/capstan-io/capstan/internal/apply"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
+)
+
+// checkCollision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
+// operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet.
+func (c *Controller) checkCollision(ctx context.Context, l layout) error {
+	if l.agents == c.Namespace {
+		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
+	}
+	all := &operatorv1.KlusterletList{}
+	if err := c.Client.List(ctx, all); err != nil {
+		return err
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && frame.Older(other, l.klusterlet) {
+			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name, l.agents)
+		}
+	}
+	return nil
+}
+
+// checkAgentNamespace is an error if the namespace for hosted agents, which is deleted with the Klusterlet, has another use. An agent that
+// runs in it already goes on, and leaves the namespace there in the end.
+func (c *Controller) checkAgentNamespace(ctx context.Context, l layout) error {
+	if !l.hosted {
+		return nil // see checkNamespaceOwner
+	}
+	use, err := c.useOf(ctx, l, c.Management.Client, l.agents)
+	if err != nil || use == "" {
+		return err
+	}
+	return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
+		"agents of a hosted Klusterlet run in the namespace of its name, which has another use: it %s; choose another name", use)
+}
+
+// checkNamespaceOwner is an error if the namespace of the service accounts on the managed cluster has another use: it would be deleted with
+// the Klusterlet.
+func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed client.Client) error {
+	use, err := c.useOf(ctx, l, managed, l.accounts)
+	if err != nil || use == "" {
+		return err
+	}
+	return fmt.Errorf("the namespace %s on the managed cluster %s: choose another spec.namespace", l.accounts, use)
+}
+
+// useOf says, as the rest of a sentence about a namespace, what that is for besides the Klusterlet; empty if for nothing else. What a
+// Klusterlet that is gone has left can be taken over.
+func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client, name string) (string, error) {
+	namespace := &corev1.Namespace{}
+	if err := cluster.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	owner := namespace.Labels[fleet.LabelKlusterlet]
+	if owner == l.klusterlet.Name {
+		return "", nil
+	}
+	if use, err := otherUse(ctx, cluster, namespace); use != "" || err != nil || owner == "" {
+		return use, err
+	}
+	// The Klusterlet may be one of this operator, or be installed on the managed cluster.
+	for _, at := range []client.Client{c.Client, cluster} {
+		found, err := findKlusterlet(ctx, at, owner)
+		if err != nil {
+			return "", fmt.Errorf("find out whether the namespace %s is still that of Klusterlet %s: %w", name, owner, err)
+		}
+		if found != nil {
+			return "is that of Klusterlet " + owner, nil
+		}
+	}
+	return "", nil
+}
+
+// findKlusterlet returns a Klusterlet of a cluster; nil if there is none.
+func findKlusterlet(ctx context.Context, cluster client.Client, name string) (*operatorv1.Klusterlet, error) {
+	found := &operatorv1.Klusterlet{}
+	switch err := cluster.Get(ctx, types.NamespacedName{Name: name}, found); {
+	case err == nil:
+		return found, nil
+	case notServed(err):
+		return nil, nil
+	default:
+		return nil, err
+	}
+}
+
+// otherUse says in the same way what a namespace is for besides Klusterlets: it may be that of a managed cluster on a hub, or of a
+// ClusterManager. That of a hosted one has no label, but the kubeconfig of the hub. Who may not read that does without.
+func otherUse(ctx context.Context, cluster client.Client, namespace *corev1.Namespace) (string, error) {
+	if name := namespace.Labels[fleet.LabelClusterName]; name != "" {
+		return "is that of ManagedCluster " + name, nil
+	}
+	if name := namespace.Labels[fleet.LabelCreatedByClusterManager]; name != "" {
+		return "is that of ClusterManager " + name, nil
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(secrets)
+	name := types.NamespacedName{Namespace: namespace.Name, Name: fleet.SecretExternalHubKubeconfig}
+	switch err := cluster.Get(ctx, name, secret); {
+	case err == nil:
+		return "has Secret " + name.Name + ", of a hosted ClusterManager", nil
+	case notServed(err), apiclient.Denied(err):
+		return "", nil
+	default:
+		return "", fmt.Errorf("find out whether the namespace %s is that of a ClusterManager: %w", name.Namespace, err)
+	}
+}
+
+// leaveUsed leaves those of the Klusterlet's namespaces on a cluster that have another use, because an earlier version has taken them, or
+// they got it later: it deletes what the agent has made there, takes off the labels by which they would be deleted, and returns them.
+func (c *Controller) leaveUsed(ctx context.Context, l layout, cluster *apply.Cluster, made []client.Object) ([]client.Object, error) {
+	var left []client.Object
+	for _, namespace := range made {
+		use, err := otherUseNow(ctx, cluster.Client, namespace.GetName())
+		if err != nil {
+			return nil, err
+		}
+		if use == "" {
+			continue
+		}
+		if cluster == c.Management {
+			if err := c.deleteMadeByAgent(ctx, l, namespace.GetName()); err != nil {
+				return nil, err
+			}
+		}
+		if err := release(ctx, cluster, namespace.GetName()); err != nil {
+			return nil, err
+		}
+		left = append(left, namespace)
+	}
+	return left, nil
+}
+
+// otherUseNow is otherUse of a namespace as it is now, which a cache may not have seen yet.
+func otherUseNow(ctx context.Context, cluster client.Client, name string) (string, error) {
+	namespace := &corev1.Namespace{}
+	if err := cluster.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return otherUse(ctx, cluster, namespace)
+}
+
+// release takes off a namespace what makes it part of an installation.
+func release(ctx context.Context, cluster *apply.Cluster, name string) error {
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	namespace.SetGroupVersionKind(namespaces)
+	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, cluster.Label, fleet.LabelKlusterlet)
+	if err := cluster.Client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, change)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("release Namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// hasNamespace reports whether a namespace is among objects.
+func hasNamespace(objects []client.Object, name string) bool {
+	return slices.ContainsFunc(objects, func(o client.Object) bool {
+		_, isNamespace := o.(*corev1.Namespace)
+		return isNamespace && o.GetName() == name
+	})
+}
