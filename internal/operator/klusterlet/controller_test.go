@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -102,8 +104,7 @@ func TestNamespaceOfHostedAgents(t *testing.T) {
 		api := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 				if test.denied && key.Name == fleet.SecretExternalHubKubeconfig {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name,
-						errors.New(`User "operator" cannot get resource "secrets"`))
+					return denied("secrets")
 				}
 				return api.Get(ctx, key, into, options...)
 			}}).Build()
@@ -121,6 +122,59 @@ func TestNamespaceOfHostedAgents(t *testing.T) {
 			}
 		}
 	}
+}
+
+// KL-04, KL-36: a Klusterlet of the same name on the managed cluster is that of another agent, whose objects have the same names. In the
+// operator's own cluster, which some API servers do not tell, it is the Klusterlet itself.
+func TestNamesakeOnManagedCluster(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		api     client.Client
+		refused bool
+		fails   bool
+	}{
+		"none":          {api: clusterWith()},
+		"another":       {api: clusterWith(&operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "b"}})},
+		"one":           {api: clusterWith(namesake("b")), refused: true},
+		"itself":        {api: clusterWith(namesake(klusterletWith("").UID))},
+		"no such kind":  {api: failingGet(&meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Klusterlet"}})},
+		"not any more":  {api: failingGet(apierrors.NewNotFound(schema.GroupResource{Resource: "klusterlets"}, ""))},
+		"not permitted": {api: failingGet(denied("klusterlets"))},
+		"no answer":     {api: failingGet(apierrors.NewServiceUnavailable("starting")), fails: true},
+	} {
+		c := &Controller{Operator: &frame.Operator{Management: &apply.Cluster{Client: clusterWith()}}}
+		err := c.checkNamesake(t.Context(), layoutOf(klusterletWith(operatorv1.InstallModeHosted)), &apply.Cluster{Client: test.api})
+		refused := err != nil && strings.HasPrefix(err.Error(), `metadata.name is "klusterlet": the managed cluster has a Klusterlet`)
+		if refused != test.refused || (err != nil) != (test.refused || test.fails) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c := &Controller{Operator: &frame.Operator{Management: &apply.Cluster{Client: clusterWith(namesake("b"))}}}
+	if err := c.checkNamesake(t.Context(), layoutOf(klusterletWith(operatorv1.InstallModeHosted)), c.Management); err != nil {
+		t.Errorf("in the operator's own cluster: %v", err)
+	}
+}
+
+// namesake is a Klusterlet with the name of that of the tests.
+func namesake(uid types.UID) client.Object {
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	k.UID = uid
+	return k
+}
+
+// denied is what an API server says of a rule that is missing.
+func denied(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
+		errors.New(`User "operator" cannot get resource "`+resource+`"`))
+}
+
+// failingGet is an API whose objects cannot be read.
+func failingGet(err error) client.Client {
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return err
+		},
+	}).Build()
 }
 
 // CA-41: an operator that may not take over what is installed says so in the same way as that of ClusterManagers.

@@ -61,6 +61,33 @@ func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed 
 	return fmt.Errorf("the namespace %s on the managed cluster %s: choose another spec.namespace", l.accounts, use)
 }
 
+// checkNamesake is an error if a managed cluster elsewhere has a Klusterlet of the same name: what its operator and this one apply there
+// has the same names and labels, so each would delete what is of the other.
+func (c *Controller) checkNamesake(ctx context.Context, l layout, managed *apply.Cluster) error {
+	namesake, err := c.hasNamesake(ctx, l, managed)
+	if err != nil || !namesake {
+		return err
+	}
+	return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
+		"the managed cluster has a Klusterlet of this name, of an operator there; choose another name, or delete that one")
+}
+
+// hasNamesake reports whether a managed cluster elsewhere has a Klusterlet of the same name. Where it may not be found out, there is none.
+func (c *Controller) hasNamesake(ctx context.Context, l layout, managed *apply.Cluster) (bool, error) {
+	if managed == c.Management {
+		return false, nil
+	}
+	found, err := findKlusterlet(ctx, managed.Client, l.klusterlet.Name)
+	switch {
+	case apiclient.Denied(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("find out whether the managed cluster has a Klusterlet %s of its own: %w", l.klusterlet.Name, err)
+	default:
+		return found != nil && found.UID != l.klusterlet.UID, nil
+	}
+}
+
 // useOf says, as the rest of a sentence about a namespace, what that is for besides the Klusterlet; empty if for nothing else. What a
 // Klusterlet that is gone has left can be taken over.
 func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client, name string) (string, error) {

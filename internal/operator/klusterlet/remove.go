@@ -137,17 +137,25 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 	if err != nil {
 		return "", err
 	}
-	if err := c.removeAppliedWorks(ctx, k, managed.Cluster); err != nil {
+	return c.removeElsewhere(ctx, layoutOf(k), managed.Cluster)
+}
+
+// removeElsewhere does so once the managed cluster is reached.
+func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed *apply.Cluster) (waitsFor string, err error) {
+	if err := c.removeAppliedWorks(ctx, l.klusterlet, managed); err != nil {
 		return "", err
 	}
-	if managed.Cluster == c.Management {
+	if managed == c.Management {
 		return "", nil // it goes with the rest
 	}
-	left, err := c.uninstall(ctx, layoutOf(k), managed.Cluster)
+	if namesake, err := c.hasNamesake(ctx, l, managed); namesake || err != nil {
+		return "", err // what is there under this name is that of the other one
+	}
+	left, err := c.uninstall(ctx, l, managed)
 	if err != nil {
 		return "", err
 	}
-	shared, err := c.removeShared(ctx, managed.Cluster)
+	shared, err := c.removeShared(ctx, managed)
 	return frame.Summary(append(left, shared...)), err
 }
 
@@ -245,14 +253,14 @@ func (c *Controller) uninstall(ctx context.Context, l layout, cluster *apply.Clu
 // removeShared removes what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,
 // which hold what users have stored, and not what was copied to namespaces of users.
 func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (left []string, err error) {
-	namespaces := &corev1.NamespaceList{}
-	if err := cluster.Client.List(ctx, namespaces, client.HasLabels{fleet.LabelKlusterlet}); err != nil {
+	ofKlusterlets := &corev1.NamespaceList{}
+	if err := cluster.Client.List(ctx, ofKlusterlets, client.HasLabels{fleet.LabelKlusterlet}); err != nil {
 		return nil, fmt.Errorf("list the namespaces of Klusterlets: %w", err)
 	}
-	if slices.ContainsFunc(namespaces.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp.IsZero() }) {
+	if slices.ContainsFunc(ofKlusterlets.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp.IsZero() }) {
 		return nil, nil // those of others
 	}
-	kept, err := cluster.List(ctx, sharedInstallation, apply.CRDs)
+	kept, err := cluster.ListLive(ctx, sharedInstallation, apply.CRDs)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +269,7 @@ func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (
 			return nil, err
 		}
 	}
-	made, err := cluster.List(ctx, sharedInstallation, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	made, err := cluster.ListLive(ctx, sharedInstallation, namespaces)
 	if err != nil || c.options.WithoutAddOnNamespace {
 		return nil, err
 	}

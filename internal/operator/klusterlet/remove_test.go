@@ -234,6 +234,34 @@ func TestUsedNamespaceStays(t *testing.T) {
 	}
 }
 
+// KL-32, KL-36: with a hosted Klusterlet, what it has on its managed cluster goes, unless a Klusterlet of the same name there has that.
+func TestNamesakeKeepsItsObjects(t *testing.T) {
+	t.Parallel()
+	l := layoutOf(klusterletWith(operatorv1.InstallModeHosted))
+	for name, test := range map[string]struct {
+		there []client.Object
+		stays bool
+	}{
+		"none":    {},
+		"another": {there: []client.Object{&operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "b"}}}},
+		"one":     {there: []client.Object{namesake("b")}, stays: true},
+	} {
+		labels := map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.accounts, Name: l.workAccount, Labels: labels}}
+		managed := clusterToLeave(t, append(test.there, account)...)
+		c := &Controller{Operator: &frame.Operator{Management: clusterToLeave(t)}}
+		if _, err := c.removeElsewhere(t.Context(), l, managed); err != nil {
+			t.Fatal(err)
+		}
+		if waitsFor, err := c.removeElsewhere(t.Context(), l, managed); err != nil || waitsFor != "" {
+			t.Errorf("%s: waits for %q (%v)", name, waitsFor, err)
+		}
+		if exists(t, managed.Client, account) != test.stays {
+			t.Errorf("%s: its account stays: %t", name, !test.stays)
+		}
+	}
+}
+
 // clusterToLeave is a cluster, without a cache, that Klusterlets are removed from.
 func clusterToLeave(t *testing.T, objects ...client.Object) *apply.Cluster {
 	t.Helper()
