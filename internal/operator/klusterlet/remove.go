@@ -22,6 +22,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -50,19 +51,22 @@ func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (w
 	if waitsFor, err = c.removeDeployments(ctx, k); waitsFor != "" || err != nil {
 		return waitsFor, err
 	}
-	l := layoutOf(k)
 	if controllerutil.ContainsFinalizer(k, fleet.FinalizerKlusterletHostedCleanup) {
 		if waitsFor, err = c.removeFromHosted(ctx, k); waitsFor != "" || err != nil {
 			return waitsFor, err
 		}
 	}
-	if !l.hosted {
-		if err := c.removeAppliedWorks(ctx, k, c.Management); err != nil {
-			return "", err
-		}
+	return c.removeHere(ctx, layoutOf(k))
+}
+
+// removeHere takes away what a Klusterlet has on the cluster of the operator. A hosted one may manage it, or have managed it before its
+// mode was changed: with an operator that may not read what was applied, it has not.
+func (c *Controller) removeHere(ctx context.Context, l layout) (waitsFor string, err error) {
+	if err := c.removeAppliedWorks(ctx, l.klusterlet, c.Management); err != nil && (!l.hosted || !apiclient.Denied(err)) {
+		return "", err
 	}
 	left, err := c.uninstall(ctx, l, c.Management)
-	if err != nil || l.hosted {
+	if err != nil {
 		return frame.Summary(left), err
 	}
 	shared, err := c.removeShared(ctx, c.Management)

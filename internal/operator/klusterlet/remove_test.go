@@ -17,6 +17,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,6 +259,67 @@ func TestNamesakeKeepsItsObjects(t *testing.T) {
 		}
 		if exists(t, managed.Client, account) != test.stays {
 			t.Errorf("%s: its account stays: %t", name, !test.stays)
+		}
+	}
+}
+
+// KL-23, KL-26, KL-32: the last Klusterlet of an operator takes with it, in all modes, what all of them share on the operator's cluster: a
+// hosted one may manage that, or have done so before. With another one there, it stays. What the agent has applied is let go either way.
+func TestNothingIsLeftHere(t *testing.T) {
+	t.Parallel()
+	shared := map[string]string{fleet.LabelCreatedByKlusterlet: sharedInstallation}
+	for _, mode := range modes {
+		for name, others := range map[string][]client.Object{
+			"the last":     nil,
+			"with another": {labelledNamespace("klusterlet-hosted-other", fleet.LabelKlusterlet, "klusterlet-hosted-other")},
+		} {
+			l := layoutOf(klusterletWith(mode))
+			own := labelledNamespace(l.agents, fleet.LabelKlusterlet, l.klusterlet.Name, fleet.LabelCreatedByKlusterlet, l.klusterlet.Name)
+			addOns := labelledNamespace(fleet.NamespaceAgentAddOn, fleet.LabelCreatedByKlusterlet, sharedInstallation)
+			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "clusterclaims.example.com", Labels: shared,
+				Annotations: map[string]string{fleet.AnnotationOperatorVersion: "1.4.0"}}}
+			applied := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "w",
+				Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}, Spec: workv1.AppliedManifestWorkSpec{AgentID: "3f0c"}}
+			here := clusterToLeave(t, append(slices.Clone(others), own, addOns, crd, applied)...)
+			c := &Controller{Operator: &frame.Operator{Management: here}}
+			for range 2 { // what is deleted is gone the second time
+				if _, err := c.removeHere(t.Context(), l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if waitsFor, err := c.removeHere(t.Context(), l); err != nil || waitsFor != "" {
+				t.Errorf("%s, %s: waits for %q (%v)", mode, name, waitsFor, err)
+			}
+			stays := len(others) > 0
+			if exists(t, here.Client, own) || exists(t, here.Client, addOns) != stays {
+				t.Errorf("%s, %s: its own namespace stays, or that of add-ons: %t", mode, name, !stays)
+			}
+			there := exists(t, here.Client, crd)
+			if _, labelled := crd.Labels[fleet.LabelCreatedByKlusterlet]; !there || labelled != stays {
+				t.Errorf("%s, %s: the CRD is there: %t, labelled: %t", mode, name, there, labelled)
+			}
+			if !exists(t, here.Client, applied) || len(applied.Finalizers) > 0 {
+				t.Errorf("%s, %s: what was applied has the finalizers %v", mode, name, applied.Finalizers)
+			}
+		}
+	}
+}
+
+// KL-32: the operator of hosted agents need not have the right to what agents have applied in its own cluster.
+func TestAppliedWorksMayNotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		l := layoutOf(klusterletWith(mode))
+		here := clusterToLeave(t)
+		here.Client = fake.NewClientBuilder().WithScheme(here.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, applied := list.(*workv1.AppliedManifestWorkList); applied {
+					return denied("appliedmanifestworks")
+				}
+				return api.List(ctx, list, options...)
+			}}).Build()
+		if _, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l); (err == nil) != l.hosted {
+			t.Errorf("%s: %v", mode, err)
 		}
 	}
 }
