@@ -247,6 +247,37 @@ func TestKlusterletSingletonHosted(t *testing.T) {
 	removeKlusterlet(t, c, name)
 }
 
+// KL-04, KL-32: hosted agents do not run in the namespace of a managed cluster of a hub. One that becomes that while they run in it stays
+// when they leave, and when the Klusterlet goes.
+func TestKlusterletLeavesUsedNamespace(t *testing.T) {
+	t.Parallel()
+	const name = "kl-used"
+	cluster := klusterletCluster(t)
+	c := cluster.Client(t)
+	used := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterName: name}}}
+	framework.Create(t, c, used, managedKubeconfig(t, name, cluster), newKlusterlet(name, operatorv1.InstallModeSingletonHosted))
+	awaitKlusterletMessage(t, c, name, fleet.ConditionApplied, fleet.ReasonKlusterletApplyFailed,
+		"which has another use: it is that of ManagedCluster "+name)
+	framework.MergePatch(t, c, used, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, fleet.LabelClusterName))
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Labels = map[string]string{"look": "again"} })
+	awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied")
+
+	framework.MergePatch(t, c, used, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, fleet.LabelClusterName, name))
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Spec.DeployOption.Mode = operatorv1.InstallModeSingleton })
+	k := awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied", "Available=True/KlusterletAvailable")
+	framework.AwaitGone(t, c, &appsv1.Deployment{ObjectMeta: named(name, name+"-agent")})
+	framework.AwaitGone(t, c, &corev1.ServiceAccount{ObjectMeta: named(name, name+"-work-sa")})
+	if err := c.Delete(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, c, k)
+	framework.Get(t, c, client.ObjectKeyFromObject(used), used)
+	if used.DeletionTimestamp != nil || used.Labels[fleet.LabelKlusterlet] != "" || used.Labels[fleet.LabelCreatedByKlusterlet] != "" {
+		t.Errorf("the namespace is deleted since %v, and has the labels %v", used.DeletionTimestamp, used.Labels)
+	}
+	framework.AwaitGone(t, c, &corev1.Namespace{ObjectMeta: named("", "open-cluster-management-"+name)})
+}
+
 // KL-32: what a hosted Klusterlet has on a cluster that is lost is given up after five minutes.
 func TestKlusterletUnreachable(t *testing.T) {
 	t.Parallel()
