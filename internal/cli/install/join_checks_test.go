@@ -61,7 +61,10 @@ func TestJoinLeavesTheNamespaceOfAnother(t *testing.T) {
 			flags: hosted, values: "name: other, namespace: mine"},
 		"the namespace of the operator": {namespace: "mine", spec: `{"clusterName":"c1","namespace":"mine"}`,
 			values:  "name: hub2, namespace: open-cluster-management",
-			refused: []string{"--klusterlet-values-file: klusterlet.namespace", "the namespace open-cluster-management of the operator"}},
+			refused: []string{"klusterlet.namespace is \"open-cluster-management\", where the operator runs"}},
+		"hosted, in the namespace of the operator": {namespace: "mine", spec: `{"clusterName":"c1","namespace":"mine"}`, flags: hosted,
+			values:  "name: open-cluster-management, namespace: of-hub2",
+			refused: []string{"--klusterlet-values-file: klusterlet.name", "the namespace open-cluster-management of the operator"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
