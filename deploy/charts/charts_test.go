@@ -165,8 +165,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// HC-01 HC-05 HC-08 HC-09: the charts take the values of those of Open Cluster Management, with our images, and the feature gates that these
-// may do without. test/interop sees that testdata/ocm has them.
+// HC-01 HC-05 HC-08 HC-09: the charts take the values of those of Open Cluster Management, with our images, and the feature gates that
+// these may do without. test/interop sees that testdata/ocm has them.
 func TestValuesOfOCM(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/ocm/*.yaml")

@@ -60,7 +60,8 @@ func TestMadeCAStays(t *testing.T) {
 	}
 }
 
-// SC-24: who installs a hub is told what its storage loses, how to go on without a StorageClass, and how to reach a hub that is not exposed.
+// SC-24: who installs a hub is told what its storage loses, how to go on without a StorageClass, and how to reach a hub that is not
+// exposed.
 func TestHubNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, has, hasNot string }{

@@ -63,8 +63,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// RG-17, RG-18, WK-14: an agent starts if the hub lets it finalize works and nothing else, as it does while a cluster is being deleted. It does not
-// start with works alone in the moment in which the hub gives rights.
+// RG-17, RG-18, WK-14: an agent starts if the hub lets it finalize works and nothing else, as it does while a cluster is being deleted. It
+// does not start with works alone in the moment in which the hub gives rights.
 func TestRightsToWorksAlone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -456,8 +456,8 @@ func TestStandaloneHubExposed(t *testing.T) {
 	balanced.takeAway(t, hub, "neighbour")
 }
 
-// joinsByService has the cluster of the hub join it at its Service, as the notes of the chart say, but for the forwarded port, which is that of
-// the pod here.
+// joinsByService has the cluster of the hub join it at its Service, as the notes of the chart say, but for the forwarded port, which is
+// that of the pod here.
 func (p plane) joinsByService(t *testing.T, from cluster, name string) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(p.kubeconfig(t))

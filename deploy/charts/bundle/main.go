@@ -177,8 +177,8 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 const icon = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCA2NCA2NCI+PGcgc3Ryb2tlPSIjMWY0ZTc5IiBzdHJva2Utd2lkdGg9IjUiPjxwYXRo" +
 	"IGQ9Ik0zMiA0djU2TTQgMzJoNTZNMTIgMTJsNDAgNDBNNTIgMTJMMTIgNTIiLz48Y2lyY2xlIGN4PSIzMiIgY3k9IjMyIiByPSIxNCIgZmlsbD0iI2ZmZiIvPjwvZz48L3N2Zz4="
 
-// example returns what the console proposes to create: without images, so that hubs and agents are upgraded with their operator, whose image
-// they have.
+// example returns what the console proposes to create: without images, so that hubs and agents are upgraded with their operator, whose
+// image they have.
 func (o operator) example(of object) object {
 	spec := maps.Clone(of["spec"].(object))
 	maps.DeleteFunc(spec, func(field string, _ any) bool { return strings.HasSuffix(strings.ToLower(field), "imagepullspec") })

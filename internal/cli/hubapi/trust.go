@@ -324,8 +324,8 @@ func (i Invitation) Verify(ctx context.Context) error {
 }
 
 // VerifyAt tries what a cluster does that joins: it verifies the server at a URL, on the way by which this client reaches the hub, with
-// certificates in PEM, or those of this machine where there are none. No credential is sent. The error is ErrUntrusted if that cannot succeed
-// from anywhere.
+// certificates in PEM, or those of this machine where there are none. No credential is sent. The error is ErrUntrusted if that cannot
+// succeed from anywhere.
 func (h *Hub) VerifyAt(ctx context.Context, server string, ca []byte) error {
 	config := rest.AnonymousClientConfig(h.Config())
 	config.Host, config.TLSClientConfig = server, rest.TLSClientConfig{CAData: ca}
