@@ -87,7 +87,7 @@ func TestWhatAgentsNeedStays(t *testing.T) {
 }
 
 // HC-02 HC-06: the operators of hub and agents share the password of the registry in their namespace. The release that has it changes it,
-// and it stays for the other.
+// and it stays for the other. An upgrade does not leave out, and so delete, one that has lost what Helm writes.
 func TestPullSecretIsShared(t *testing.T) {
 	t.Parallel()
 	const secret = "{apiVersion: v1, kind: Secret, metadata: {name: " + fleet.SecretImagePullCredentials + ", namespace: " +
@@ -97,10 +97,10 @@ func TestPullSecretIsShared(t *testing.T) {
 			there    existing
 			rendered bool
 		}{
-			"none":                 {rendered: true},
-			"of this release":      {existing{ofRelease(t, chart, fleet.NamespaceOperators, secret)}, true},
-			"of another":           {existing{ofRelease(t, "another", fleet.NamespaceOperators, secret)}, false},
-			"of no release at all": {existing(parse(t, "secret", secret)), false},
+			"none":                           {rendered: true},
+			"of this release":                {existing{ofRelease(t, chart, fleet.NamespaceOperators, secret)}, true},
+			"of another":                     {existing{ofRelease(t, "another", fleet.NamespaceOperators, secret)}, false},
+			"of no release, as written anew": {existing(parse(t, "secret", secret)), true},
 		} {
 			release := install(chart, "images: {imageCredentials: {createImageCredentials: true, userName: me, password: new}}")
 			release.there = test.there

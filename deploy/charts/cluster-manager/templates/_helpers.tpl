@@ -12,13 +12,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 true
 {{- end }}
 
-{{- /* "true" if the Secret with the password of the registry is not this release's to make, though it is to. */}}
+{{- /* "true" if the Secret with the password of the registry is another release's, though this one is to make it. One without a release is not
+left out: Helm would delete what this release had made before somebody wrote it anew. */}}
 {{- define "cluster-manager.otherPullSecret" -}}
 {{- if (.Values.images.imageCredentials | default dict).createImageCredentials }}
 {{- with lookup "v1" "Secret" .Release.Namespace "open-cluster-management-image-pull-credentials" }}
 {{- $annotations := dig "metadata" "annotations" dict . }}
-{{- if not (and (eq (get $annotations "meta.helm.sh/release-name") $.Release.Name)
-  (eq (get $annotations "meta.helm.sh/release-namespace") $.Release.Namespace)) -}}
+{{- $name := get $annotations "meta.helm.sh/release-name" }}
+{{- if and $name (not (and (eq $name $.Release.Name)
+  (eq (get $annotations "meta.helm.sh/release-namespace") $.Release.Namespace))) -}}
 true
 {{- end }}
 {{- end }}

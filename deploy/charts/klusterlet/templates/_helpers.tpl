@@ -78,10 +78,14 @@ true
 {{- end }}
 {{- end }}
 
-{{- /* "true" if the Secret with the password of the registry is not this release's to make, though it is to. */}}
+{{- /* "true" if the Secret with the password of the registry is another release's, though this one is to make it. One without a release is not
+left out: Helm would delete what this release had made before somebody wrote it anew. */}}
 {{- define "klusterlet.otherPullSecret" -}}
 {{- if (.Values.images.imageCredentials | default dict).createImageCredentials }}
-{{- include "klusterlet.ofAnother" (list . (lookup "v1" "Secret" .Release.Namespace "open-cluster-management-image-pull-credentials")) }}
+{{- $existing := lookup "v1" "Secret" .Release.Namespace "open-cluster-management-image-pull-credentials" }}
+{{- if dig "metadata" "annotations" "meta.helm.sh/release-name" "" $existing }}
+{{- include "klusterlet.ofAnother" (list . $existing) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
