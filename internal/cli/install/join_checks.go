@@ -50,10 +50,32 @@ func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects
 			return err
 		}
 	}
+	return checkUse(ctx, cluster, existing, objects)
+}
+
+// checkUse refuses to install an agent in a namespace that is for something else, too: the operator refuses it when it is too late. An
+// agent that runs in it already goes on.
+func checkUse(ctx context.Context, cluster *Cluster, existing []operatorv1.Klusterlet, objects []*unstructured.Unstructured) error {
+	installed := ofKind(objects, installation.KindKlusterlet)
+	for i := range installed {
+		name, namespace := installed[i].GetName(), agentNamespace(&installed[i])
+		if slices.ContainsFunc(existing, func(k operatorv1.Klusterlet) bool { return k.Name == name && namespaceOfAgent(&k) == namespace }) {
+			continue
+		}
+		use, err := otherUse(ctx, cluster, namespace)
+		if err != nil {
+			return err
+		}
+		if use != "" {
+			return fmt.Errorf("the agent of Klusterlet %s would run in the namespace %s, which has another use: it %s. Name another %s in the file "+
+				"of --klusterlet-values-file", name, namespace, use, namespaceValue(&installed[i]))
+		}
+	}
 	return nil
 }
 
-// checkNamespaceOfOperator refuses an agent in the namespace of the operator, which would be deleted with the Klusterlet.
+// checkNamespaceOfOperator refuses an agent in the namespace of the operator, which would be deleted with the Klusterlet. It applies to
+// hosted agents, whose namespace follows from the name of the Klusterlet: the chart refuses the value klusterlet.namespace for others.
 func checkNamespaceOfOperator(objects []*unstructured.Unstructured) error {
 	installed := ofKind(objects, installation.KindKlusterlet)
 	for i := range installed {

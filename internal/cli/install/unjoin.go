@@ -44,7 +44,7 @@ refuses; --wait waits until they are gone, --force leaves what was applied where
 names it with the finalizers that keep it. Where the operator does not run any more, --force also takes those off.
 
 A cluster that has joined several hubs has a Klusterlet for each of them: --klusterlet chooses the one that goes. A namespace that the
-agent of another Klusterlet has, too, stays.
+agent of another Klusterlet has, too, stays, and so does that of the operators, of a ManagedCluster or of a ClusterManager.
 
 An operator that Helm, the Operator Lifecycle Manager, Argo CD or Flux keeps is for these to uninstall: the command refuses, unless
 --purge-operator=false leaves it, or --force insists.

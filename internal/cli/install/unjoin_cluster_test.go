@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/capstan-io/capstan/internal/cli/clitest"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 const (
@@ -141,8 +145,9 @@ func TestUnjoinFromOneOfTwoHubs(t *testing.T) {
 	}
 }
 
-// CA-19: the namespace of an agent stays if it is also that of another Klusterlet, with what that joins with, and nothing there says any
-// more that it is to go. That the operator refuses one of the two makes no difference, and neither does --force.
+// CA-19: the namespace of an agent stays if it is also that of another Klusterlet, with what that joins with, or if it is not for agents
+// alone, and nothing there says any more that it is to go. That the operator refuses one of the two makes no difference, and neither does
+// --force.
 func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
 	t.Parallel()
 	const agents, role = "open-cluster-management-agent", clusterRolesPath + "of-first"
@@ -150,6 +155,8 @@ func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
 		namespace string // of Klusterlet first, which goes
 		labels    string // of the namespace, besides that of who made it
 		second    string // the spec of the other one; empty for none
+		hub       bool   // it has the kubeconfig of the hub of a hosted ClusterManager
+		unread    bool   // which may not be read
 		says      string // empty if the namespace goes
 	}{
 		"of nobody else":   {namespace: agents},
@@ -163,6 +170,16 @@ func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
 		"of another, whose agent runs elsewhere": {namespace: agents,
 			labels: `"operator.open-cluster-management.io/klusterlet":"third","open-cluster-management.io/created-by-klusterlet":"third"`,
 			says:   "it is that of Klusterlet third, whose agent runs in another cluster"},
+		"of the operators": {namespace: "open-cluster-management", second: `{"clusterName":"c2"}`, says: "it is that of the operators"},
+		"of a managed cluster": {namespace: "c9",
+			labels: `"open-cluster-management.io/cluster-name":"c9","open-cluster-management.io/created-by-klusterlet":"first"`,
+			says:   "it is that of ManagedCluster c9"},
+		"of a ClusterManager": {namespace: "hub",
+			labels: `"open-cluster-management.io/created-by-clustermanager":"hub","open-cluster-management.io/created-by-klusterlet":"first"`,
+			says:   "it is that of ClusterManager hub"},
+		"of a hosted ClusterManager": {namespace: "hub", hub: true,
+			says: "it has Secret external-hub-kubeconfig, of a hosted ClusterManager"},
+		"perhaps of a hosted ClusterManager": {namespace: "hub", hub: true, unread: true},
 	} {
 		for _, force := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forced: %t", name, force), func(t *testing.T) {
@@ -181,6 +198,13 @@ func TestUnjoinKeepsTheNamespaceOfAnother(t *testing.T) {
 				if test.second != "" {
 					put(t, h, map[string]string{klusterletsPath + "second": "Klusterlet"},
 						map[string]string{klusterletsPath + "second": `{"metadata":{"uid":"u2"},"spec":` + test.second + `}`})
+				}
+				kubeconfig := namespace + "/secrets/external-hub-kubeconfig"
+				if test.hub {
+					put(t, h, map[string]string{kubeconfig: "Secret"}, nil)
+				}
+				if test.unread {
+					h.Handle("GET "+kubeconfig, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "secrets is forbidden"))
 				}
 				args := []string{"unjoin", "--cluster-name", "c1"}
 				if force {

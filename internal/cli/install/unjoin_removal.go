@@ -28,8 +28,8 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 	return u.removeNamespace(ctx, removal)
 }
 
-// removeNamespace deletes the namespace of the agent, unless that of another Klusterlet has it, too. Where the operator has deleted it all
-// the same, nothing is said of it.
+// removeNamespace deletes the namespace of the agent, unless it has another use, too. Where the operator has deleted it all the same,
+// nothing is said of it.
 func (u *unjoining) removeNamespace(ctx context.Context, removal *removal) error {
 	name := u.agentNamespace()
 	why, err := u.whyNamespaceStays(ctx)
@@ -48,15 +48,13 @@ func (u *unjoining) removeNamespace(ctx context.Context, removal *removal) error
 
 const namespaceStays = "Namespace %s stays in %s: %s."
 
-// whyNamespaceStays is why the namespace of the agent stays: the agent of another Klusterlet has it, too; empty if it goes.
+// whyNamespaceStays is why the namespace of the agent stays: the agent of another Klusterlet has it, too, or it is not for agents alone;
+// empty if it goes.
 func (u *unjoining) whyNamespaceStays(ctx context.Context) (string, error) {
 	namespace := u.agentNamespace()
-	other, err := u.otherIn(ctx, u.in, namespace)
-	if err != nil {
-		return "", err
-	}
-	if other != "" {
-		return alsoOf + other, nil
+	why, err := u.whyStaysOn(ctx, u.in, namespace)
+	if err != nil || why != "" {
+		return why, err
 	}
 	if of, ok := u.elsewhere[namespace]; ok {
 		return "it is that of Klusterlet " + of + ", whose agent runs in another cluster", nil
@@ -166,22 +164,38 @@ func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.
 	return nil
 }
 
-// deleteOwn deletes an object that has an owner by its label, unless it is a namespace that the agent of another Klusterlet has, too.
+// deleteOwn deletes an object that has an owner by its label, unless it is a namespace that has another use, too.
 func (u *unjoining) deleteOwn(ctx context.Context, on *removal, of installation.Reference, owner string) error {
 	if of.GroupVersionKind != installation.KindNamespace {
 		return on.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner)
 	}
-	other, err := u.otherIn(ctx, on.in, of.Name)
+	why, err := u.whyStaysOn(ctx, on.in, of.Name)
 	if err != nil {
 		return err
 	}
 	switch {
-	case other == "":
+	case why == "":
 		return on.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner)
 	case on.in != u.in: // where the agent runs, removeNamespace says so
-		u.Note(namespaceStays, of.Name, on.in.Server(), alsoOf+other)
+		u.Note(namespaceStays, of.Name, on.in.Server(), why)
 	}
 	return nil
+}
+
+// whyStaysOn is why a namespace that the operator has made on a cluster stays; empty if it goes.
+func (u *unjoining) whyStaysOn(ctx context.Context, in *Cluster, namespace string) (string, error) {
+	other, err := u.otherIn(ctx, in, namespace)
+	if err != nil {
+		return "", err
+	}
+	if other != "" {
+		return alsoOf + other, nil
+	}
+	use, err := otherUse(ctx, in, namespace)
+	if err != nil || use == "" {
+		return "", err
+	}
+	return "it " + use, nil
 }
 
 // releaseWorks takes the finalizers off what records what an agent has applied: that stays on the cluster.
