@@ -15,6 +15,9 @@ const (
 	annotationReleaseNamespace = "meta.helm.sh/release-namespace"
 	labelManagedBy             = "app.kubernetes.io/managed-by"
 	managedByHelm              = "Helm"
+
+	annotationResourcePolicy = "helm.sh/resource-policy"
+	policyKeep               = "keep"
 )
 
 // Release is a release of Helm; one without a name is none.
@@ -35,8 +38,8 @@ func ReleaseOf(object *unstructured.Unstructured) Release { return releaseOf(obj
 // the name is. The kinds by which releases are found come last, so a run that was interrupted can be made again.
 //
 // The annotation helm.sh/resource-policy stays: by it, an upgrade of the release does not delete the CustomResourceDefinition, which its
-// chart leaves out from then on.
-func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*unstructured.Unstructured) error {
+// chart leaves out from then on. With keep, all of the objects get it, for a release that goes on without them.
+func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*unstructured.Unstructured, keep bool) error {
 	for _, object := range findersLast(objects) {
 		of := ReferenceTo(object)
 		live, err := c.Get(ctx, of)
@@ -50,7 +53,7 @@ func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*
 		if found.Name == "" || found != release && of.GroupVersionKind != KindCRD {
 			continue
 		}
-		if err := c.Patch(ctx, of, withoutHelm(live)); err != nil {
+		if err := c.Patch(ctx, of, withoutHelm(live, keep)); err != nil {
 			return err
 		}
 	}
@@ -58,11 +61,11 @@ func (c *Cluster) TakeFromHelm(ctx context.Context, release Release, objects []*
 }
 
 // withRelease is an object to apply with the annotations by which it is of a release on the cluster, if it is of one. They would go with
-// the other fields of Helm, and without them nothing is found to take from it.
+// the other fields of Helm, and without them nothing is found to take from it. What Helm is not to delete stays so, too.
 func withRelease(object, live *unstructured.Unstructured) *unstructured.Unstructured {
 	marked, annotations := object.DeepCopy(), map[string]string{}
 	maps.Copy(annotations, object.GetAnnotations())
-	for _, name := range []string{annotationReleaseName, annotationReleaseNamespace} {
+	for _, name := range []string{annotationReleaseName, annotationReleaseNamespace, annotationResourcePolicy} {
 		if value, has := live.GetAnnotations()[name]; has {
 			annotations[name] = value
 		}
@@ -89,9 +92,13 @@ func findersLast(objects []*unstructured.Unstructured) []*unstructured.Unstructu
 	return sorted
 }
 
-// withoutHelm is the patch that takes Helm's labels and annotations off an object.
-func withoutHelm(object *unstructured.Unstructured) []byte {
-	metadata := map[string]any{"annotations": map[string]any{annotationReleaseName: nil, annotationReleaseNamespace: nil}}
+// withoutHelm is the patch that takes Helm's labels and annotations off an object; with keep, Helm does not delete it.
+func withoutHelm(object *unstructured.Unstructured, keep bool) []byte {
+	annotations := map[string]any{annotationReleaseName: nil, annotationReleaseNamespace: nil}
+	if keep {
+		annotations[annotationResourcePolicy] = policyKeep
+	}
+	metadata := map[string]any{"annotations": annotations}
 	if object.GetLabels()[labelManagedBy] == managedByHelm {
 		metadata["labels"] = map[string]any{labelManagedBy: nil}
 	}

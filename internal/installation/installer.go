@@ -1,8 +1,11 @@
 package installation
 
 import (
+	"context"
 	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // What tools write on the objects that they keep, and find these by. The label app.kubernetes.io/instance, which Argo CD may be told to
@@ -69,4 +72,58 @@ func flux(kind, group string, labels map[string]string) Installer {
 		Uninstall: fmt.Sprintf("take it out of what %s applies, or delete that", of),
 		Restores:  true,
 	}
+}
+
+// The labels and annotations of all tools but Helm.
+var (
+	labelsOfTools = []string{labelOLMOwner, labelArgoCD, groupFluxHelm + "/name", groupFluxHelm + "/namespace",
+		groupFluxKustomize + "/name", groupFluxKustomize + "/namespace"}
+	annotationsOfTools = []string{annotationArgoCD}
+)
+
+// TakeFromTools takes off those objects on the cluster what InstallerOf reads of other tools than Helm. A tool that still keeps an object
+// puts it back. Namespaces stay theirs, which others use, too. The kinds that tell come last, as with TakeFromHelm.
+func (c *Cluster) TakeFromTools(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, object := range findersLast(objects) {
+		of := ReferenceTo(object)
+		if of.GroupVersionKind == KindNamespace {
+			continue
+		}
+		live, err := c.Get(ctx, of)
+		if err != nil {
+			return err
+		}
+		if live == nil {
+			continue
+		}
+		if patch := withoutTools(live); patch != nil {
+			if err := c.Patch(ctx, of, patch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withoutTools is the patch that takes the labels and annotations of tools off an object; nil if it has none of them.
+func withoutTools(object *unstructured.Unstructured) []byte {
+	metadata := map[string]any{}
+	for field, of := range map[string]struct {
+		names   []string
+		present map[string]string
+	}{"labels": {labelsOfTools, object.GetLabels()}, "annotations": {annotationsOfTools, object.GetAnnotations()}} {
+		gone := map[string]any{}
+		for _, name := range of.names {
+			if _, has := of.present[name]; has {
+				gone[name] = nil
+			}
+		}
+		if len(gone) > 0 {
+			metadata[field] = gone
+		}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	return marshal(map[string]any{"metadata": metadata})
 }

@@ -271,50 +271,42 @@ func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, obj
 	return writeObjects(global, outputFile, objects)
 }
 
-// takeOver takes objects that --force has applied from the releases of Helm that they are of. Helm's record of a release stays, which may
-// have installed more than these objects. Where the operator stays as it is, what is not of the agent is left to its release.
+// takeOver takes objects that --force has applied from the releases of Helm that they are of, and from other tools. Helm's record of a
+// release stays, which may have installed more than these objects. Where the operator stays as it is, what is not of the agent is left to
+// its release, which is kept from deleting the agent.
 func takeOver(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	withOperator := len(ofKind(objects, installation.KindDeployment)) > 0
-	if !withOperator {
+	var operator installation.Running // that stays
+	if len(ofKind(objects, installation.KindDeployment)) == 0 {
 		objects = slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return !isOfAgent(o) })
+		var err error
+		if operator, err = cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
+			return err
+		}
 	}
 	releases, err := releasesOf(ctx, cluster, objects)
 	if err != nil {
 		return err
 	}
 	for _, release := range releases {
-		if err := cluster.TakeFromHelm(ctx, release, objects); err != nil {
+		ofOperator := operator.Release() == release
+		if err := cluster.TakeFromHelm(ctx, release, objects, ofOperator); err != nil {
 			return err
 		}
-		if withOperator {
+		if ofOperator {
+			noteRecords(ctx, global, cluster, release, "\"helm upgrade\" would change what was taken over", releaseWithoutAgent)
+		} else {
 			noteRecords(ctx, global, cluster, release, harmOfRecord, deletionOfRecord(release))
-			continue
-		}
-		if err := noteRecordsOfAgent(ctx, global, cluster, release); err != nil {
-			return err
 		}
 	}
-	return nil
+	return cluster.TakeFromTools(ctx, objects)
 }
 
 // harmOfRecord is what comes of Helm's record of a release that was taken over.
 const harmOfRecord = "\"helm upgrade\" would change what was taken over, and \"helm uninstall\" delete it"
 
-// noteRecordsOfAgent does what noteRecords does for the release of an agent, of which the operator may still be, too.
-func noteRecordsOfAgent(ctx context.Context, global *options.Global, cluster *Cluster, release installation.Release) error {
-	operator, err := cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
-	if err != nil {
-		return err
-	}
-	if operator.Release() != release {
-		noteRecords(ctx, global, cluster, release, harmOfRecord, deletionOfRecord(release))
-		return nil
-	}
-	noteRecords(ctx, global, cluster, release, "\"helm upgrade\" would change what was taken over",
-		"The operator is of that release, too. Have it leave out the agent: with the value klusterlet.create=false, and without "+
-			"bootstrapHubKubeConfig and grpcConfig.")
-	return nil
-}
+// releaseWithoutAgent is how the release of an operator that stays loses the agent.
+const releaseWithoutAgent = "The operator is of that release, too. Have it leave out the agent: with the value klusterlet.create=false, " +
+	"and without bootstrapHubKubeConfig and grpcConfig. Helm then leaves what was taken over, by its annotation helm.sh/resource-policy."
 
 // isOfAgent reports whether an object of the chart klusterlet is the Klusterlet, what its agent joins with, or the namespace of that.
 func isOfAgent(object *unstructured.Unstructured) bool {

@@ -165,7 +165,41 @@ func TestJoinOverAKeptKlusterlet(t *testing.T) {
 			if changes(h) != made {
 				t.Errorf("%d changes were made", changes(h)-made)
 			}
-			h.Run(t, "", append(join, "--force")...).Succeeds(t)
+			h.Run(t, "", append(slices.Clone(join), "--force")...).Succeeds(t)
+			h.Run(t, "", join...).Succeeds(t)
+		})
+	}
+}
+
+// CA-11: what --force has taken over from a tool says so no more, so that the next run needs none. What the tool still keeps gets its marks
+// from it again.
+func TestForceTakesAHubFromTools(t *testing.T) {
+	t.Parallel()
+	const manager = managersPath + "cluster-manager"
+	for tool, by := range keepers {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			h := newClusterForHub(t)
+			h.Run(t, "", "init").Succeeds(t)
+			for _, path := range []string{clitest.OperatorsPath + "cluster-manager", manager} {
+				by.marks(t, h, path)
+			}
+			h.Run(t, "", "init").Fails(t, "is kept by "+by.name)
+			h.Run(t, "", "init", "--force").Succeeds(t)
+			for _, path := range []string{clitest.OperatorsPath + "cluster-manager", manager} {
+				found := metadataAt(t, h, path)
+				for mark := range by.labels {
+					if _, has := found.Labels[mark]; has {
+						t.Errorf("%s has the label %s", path, mark)
+					}
+				}
+				for mark := range by.annotations {
+					if _, has := found.Annotations[mark]; has {
+						t.Errorf("%s has the annotation %s", path, mark)
+					}
+				}
+			}
+			h.Run(t, "", "init").Succeeds(t)
 		})
 	}
 }
@@ -187,7 +221,7 @@ func withAgentOfHelm(t *testing.T, paths ...string) clitest.Hub {
 }
 
 // CA-15: where the operator stays as it is, --force takes the agent alone from its release of Helm, so that the next run needs none. What
-// becomes of the record of the release depends on who has the operator.
+// becomes of the record of the release depends on who has the operator: a release that keeps it does not delete the agent.
 func TestForceTakesTheAgentFromHelm(t *testing.T) {
 	t.Parallel()
 	const operator = clitest.OperatorsPath + "klusterlet"
@@ -224,6 +258,12 @@ func TestForceTakesTheAgentFromHelm(t *testing.T) {
 			again.Succeeds(t)
 			if strings.Contains(again.ErrOut, "Helm still has") {
 				t.Errorf("the next run says\n%s", again.ErrOut)
+			}
+			for _, path := range partsOfAgent { // which Helm deletes with what the release is to leave out, unless it has this
+				kept := metadataAt(t, h, path).Annotations["helm.sh/resource-policy"] == "keep"
+				if kept != (test.says == ofOperator) {
+					t.Errorf("%s is kept from Helm: %t", path, kept)
+				}
 			}
 		})
 	}
