@@ -26,7 +26,7 @@ func (h *Hub) Published(ctx context.Context) (Published, error) {
 	switch {
 	case err == nil:
 		if config, err := clientcmd.Load([]byte(info.Data[bootstrapapi.KubeConfigKey])); err == nil {
-			cluster := firstCluster(config)
+			cluster := FirstCluster(config)
 			published.Server = cmp.Or(cluster.Server, h.Server)
 			published.InClusterInfo = cluster.Server != ""
 			published.Pins = pinsOf(cluster.CertificateAuthorityData)

@@ -250,7 +250,7 @@ func trustClusterInfo(info *corev1.ConfigMap, token string) (Trust, error) {
 		return Trust{}, fmt.Errorf("%w: its ConfigMap %s/%s holds no kubeconfig\nName a file with the hub's certificate authority: --ca-file FILE.",
 			ErrUntrusted, metav1.NamespacePublic, bootstrapapi.ConfigMapClusterInfo)
 	}
-	ca := firstCluster(config).CertificateAuthorityData
+	ca := FirstCluster(config).CertificateAuthorityData
 	if !bootstraputil.IsValidBootstrapToken(token) {
 		return trustOnFirstUse(ca), nil
 	}
@@ -266,8 +266,8 @@ func trustClusterInfo(info *corev1.ConfigMap, token string) (Trust, error) {
 	return Trust{CA: ca, Reason: "verified with the bootstrap token"}, nil
 }
 
-// firstCluster is the cluster of a kubeconfig that should have one.
-func firstCluster(config *clientcmdapi.Config) *clientcmdapi.Cluster {
+// FirstCluster is the cluster of a kubeconfig that should have one: of several, the first by its name.
+func FirstCluster(config *clientcmdapi.Config) *clientcmdapi.Cluster {
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
 		return config.Clusters[name]
 	}
@@ -327,6 +327,9 @@ func (i Invitation) Verify(ctx context.Context) error {
 // certificates in PEM, or those of this machine where there are none. No credential is sent. The error is ErrUntrusted if that cannot
 // succeed from anywhere.
 func (h *Hub) VerifyAt(ctx context.Context, server string, ca []byte) error {
+	if len(ca) > 0 && !x509.NewCertPool().AppendCertsFromPEM(ca) {
+		return fmt.Errorf("%w: its certificate authority is no PEM certificate", ErrUntrusted)
+	}
 	config := rest.AnonymousClientConfig(h.Config())
 	config.Host, config.TLSClientConfig = server, rest.TLSClientConfig{CAData: ca}
 	anonymous, err := New(config)

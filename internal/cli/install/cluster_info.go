@@ -71,7 +71,7 @@ func (i *initialization) publishKubeconfig(ctx context.Context, cluster *Cluster
 	i.correction = correctionOfOwn
 	by := accessBy(ctx, cluster)
 	if err := i.checkAccess(ctx, cluster, by); err != nil {
-		return fmt.Errorf("clusters could not join at %s, the address in the kubeconfig: %w\n%s", by.server, err, adviceToPublish)
+		return fmt.Errorf("clusters could not join at %s, the address in the kubeconfig: %w\n%s", by.server, err, adviceToPublish(replace))
 	}
 	if replace {
 		if _, err := cluster.Delete(ctx, clusterInfo); err != nil {
@@ -107,12 +107,23 @@ func (i *initialization) checkPublished(ctx context.Context, cluster *Cluster, i
 	return nil
 }
 
-// adviceToPublish is what helps where clusters cannot join by what the kubeconfig says.
-var adviceToPublish = fmt.Sprintf("Run this command with a kubeconfig whose server has a name that the certificate is for, and which has "+
-	"the certificate authority of the server. Or publish both, in a kubeconfig FILE without a user, as everybody may read it:\n"+
-	"  kubectl config set-cluster hub --kubeconfig=FILE --server=https://NAME:PORT --certificate-authority=CA --embed-certs\n"+
-	"  kubectl --namespace %s create configmap %s --from-file=%s=FILE",
-	clusterInfo.Namespace, clusterInfo.Name, bootstrapapi.KubeConfigKey)
+// adviceToPublish is what helps where clusters cannot join by what the kubeconfig says, in place of what clusteradm has published, if it has.
+func adviceToPublish(replace bool) string {
+	if replace {
+		return toWriteKubeconfig + toDelete + toCreate
+	}
+	return toWriteKubeconfig + toCreate
+}
+
+// The parts of that advice.
+var (
+	toWriteKubeconfig = "Run this command with a kubeconfig whose server has a name that the certificate is for, and which has the " +
+		"certificate authority of the server. Or publish both, in a kubeconfig FILE without a user, as everybody may read it:\n" +
+		"  kubectl config set-cluster hub --kubeconfig=FILE --server=https://NAME:PORT --certificate-authority=CA --embed-certs\n"
+	toDelete = fmt.Sprintf("  kubectl --namespace %s delete configmap %s\n", clusterInfo.Namespace, clusterInfo.Name)
+	toCreate = fmt.Sprintf("  kubectl --namespace %s create configmap %s --from-file=%s=FILE",
+		clusterInfo.Namespace, clusterInfo.Name, bootstrapapi.KubeConfigKey)
+)
 
 // The corrections of a ConfigMap by which clusters cannot join: of one that init has created, and of one that others have.
 var (
@@ -165,10 +176,8 @@ func accessIn(info *unstructured.Unstructured) (access, error) {
 		return access{}, fmt.Errorf("ConfigMap %s/%s of the cluster holds no kubeconfig, so clusters that join cannot find the hub: "+
 			"delete it, and this command creates it from your kubeconfig", clusterInfo.Namespace, clusterInfo.Name)
 	}
-	for _, cluster := range config.Clusters {
-		return access{server: cluster.Server, ca: cluster.CertificateAuthorityData}, nil
-	}
-	return access{}, nil
+	cluster := hubapi.FirstCluster(config)
+	return access{server: cluster.Server, ca: cluster.CertificateAuthorityData}, nil
 }
 
 // madeByClusteradm reports whether clusteradm has made an object: it signs what it writes.

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
@@ -27,6 +30,20 @@ func infoSaying(server string, ca []byte, byInit bool) string {
 	return fmt.Sprintf(`{"metadata":{"annotations":%s},"data":{"kubeconfig":%q}}`, annotations, fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"hub","cluster":{"server":%q,"certificate-authority-data":%q}}]}`,
 		server, base64.StdEncoding.EncodeToString(ca)))
+}
+
+// infoOfMany is one with several clusters, of which the first by name is the hub.
+func infoOfMany(h clitest.Hub) string {
+	config := clientcmdapi.NewConfig()
+	for _, name := range strings.Fields("b c d e f g h i") {
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: byOtherName(h), CertificateAuthorityData: h.CA()}
+	}
+	config.Clusters["a"] = &clientcmdapi.Cluster{Server: h.URL, CertificateAuthorityData: h.CA()}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"data":{"kubeconfig":%q}}`, content)
 }
 
 // byOtherName is an address of a fake hub that is not in its certificate.
@@ -97,6 +114,12 @@ func TestInitPublishesWhatVerifies(t *testing.T) {
 			info:  func(h clitest.Hub) string { return infoSaying(h.URL, nil, true) },
 			fails: []string{"unknown authority", "kubectl --namespace kube-public delete configmap cluster-info"},
 		},
+		"an authority that is no certificate, which others publish": {
+			info: func(h clitest.Hub) string { return infoSaying(h.URL, []byte("no PEM"), false) },
+			fails: []string{"what ConfigMap kube-public/cluster-info publishes, at https://127.0.0.1",
+				"its certificate authority is no PEM certificate", "kubectl --namespace kube-public edit configmap cluster-info"},
+		},
+		"several, of which clusters take the first by name": {info: infoOfMany},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
@@ -142,6 +165,18 @@ func TestAdviceToPublish(t *testing.T) {
 			"  kubectl --namespace kube-public create configmap cluster-info --from-file=kubeconfig=FILE": {
 			follow: func(t *testing.T, h *clitest.Hub) {
 				t.Helper()
+				put(t, *h, map[string]string{clusterInfoPath: "ConfigMap"}, map[string]string{clusterInfoPath: infoSaying(h.URL, h.CA(), false)})
+			},
+		},
+		"kubectl config set-cluster hub --kubeconfig=FILE --server=https://NAME:PORT --certificate-authority=CA --embed-certs\n" +
+			"  kubectl --namespace kube-public delete configmap cluster-info\n" +
+			"  kubectl --namespace kube-public create configmap cluster-info --from-file=kubeconfig=FILE": {
+			info: func(clitest.Hub) string {
+				return `{"metadata":{"managedFields":[{"manager":"clusteradm","operation":"Update"}]},"immutable":true}`
+			},
+			follow: func(t *testing.T, h *clitest.Hub) {
+				t.Helper()
+				h.Remove(t, clusterInfoPath)
 				put(t, *h, map[string]string{clusterInfoPath: "ConfigMap"}, map[string]string{clusterInfoPath: infoSaying(h.URL, h.CA(), false)})
 			},
 		},
