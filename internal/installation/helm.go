@@ -77,7 +77,7 @@ func withRelease(object, live *unstructured.Unstructured) *unstructured.Unstruct
 }
 
 // ReleaseFinders are the kinds of the objects by which releases are found that are to be taken over, the surest first.
-var ReleaseFinders = []schema.GroupVersionKind{KindDeployment, KindKlusterlet, KindSecret}
+var ReleaseFinders = []schema.GroupVersionKind{KindDeployment, KindClusterManager, KindKlusterlet, KindSecret}
 
 // findersLast sorts objects of those kinds behind the others, the surest last.
 func findersLast(objects []*unstructured.Unstructured) []*unstructured.Unstructured {

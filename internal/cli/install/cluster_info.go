@@ -107,7 +107,7 @@ func (i *initialization) checkPublished(ctx context.Context, cluster *Cluster, i
 	return nil
 }
 
-// adviceToPublish is what helps where clusters cannot join by what the kubeconfig says, in place of what clusteradm has published, if it has.
+// adviceToPublish is what helps where clusters cannot join by what the kubeconfig says; with replace, clusteradm has published another.
 func adviceToPublish(replace bool) string {
 	if replace {
 		return toWriteKubeconfig + toDelete + toCreate

@@ -256,6 +256,9 @@ func (i *initialization) preflight(ctx context.Context, cluster *Cluster, object
 	if err := checkInstaller(running, fleet.NamespaceOperators, clusterManagerOperator, "upgrade the hub with that"); err != nil {
 		return err
 	}
+	if err := checkManagersNotKept(ctx, cluster, objects); err != nil {
+		return err
+	}
 	if err := upgradableHub.checkReplaced(ctx, cluster, running, objects); err != nil {
 		return err
 	}
@@ -275,6 +278,23 @@ func checkManagerNotDeleted(ctx context.Context, cluster *Cluster, objects []*un
 		}
 		if existing != nil && existing.GetDeletionTimestamp() != nil {
 			return beingDeleted(of, existing.GetFinalizers(), "capstan clean --force --name "+of.Name)
+		}
+	}
+	return nil
+}
+
+// checkManagersNotKept refuses to change a ClusterManager that another tool keeps, which may not keep the operator.
+func checkManagersNotKept(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+	for _, manager := range ofKind(objects, installation.KindClusterManager) {
+		existing, err := cluster.Get(ctx, installation.ReferenceTo(&manager))
+		if err != nil {
+			return err
+		}
+		if existing == nil {
+			continue
+		}
+		if err := checkCustomInstallers([]unstructured.Unstructured{*existing}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -228,6 +228,17 @@ func checkKlusterletInstaller(existing *operatorv1.Klusterlet) error {
 	return checkNotKept(by, "Klusterlet "+existing.Name, "change it with that")
 }
 
+// checkCustomInstallers does the same for custom resources of operators.
+func checkCustomInstallers(custom []unstructured.Unstructured) error {
+	for i := range custom {
+		by := installation.InstallerOf(custom[i].GetLabels(), custom[i].GetAnnotations())
+		if err := checkNotKept(by, custom[i].GetKind()+" "+custom[i].GetName(), "change it with that"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func checkNotKept(by installation.Installer, what, how string) error {
 	if by.Name == "" {
 		return nil

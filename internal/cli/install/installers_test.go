@@ -204,6 +204,49 @@ func TestForceTakesAHubFromTools(t *testing.T) {
 	}
 }
 
+// CA-11, CA-41: a custom resource that another tool keeps is left alone, also where the operator is nobody's, unless --force takes it over.
+func TestInstallOverAKeptCustomResource(t *testing.T) {
+	t.Parallel()
+	for command, test := range map[string]struct {
+		world        func(t *testing.T) clitest.Hub
+		custom, path string
+		args         []string
+	}{
+		"init": {newHubByInit, "ClusterManager cluster-manager", managersPath + "cluster-manager", []string{"init"}},
+		"upgrade clustermanager": {newHubByInit, "ClusterManager cluster-manager", managersPath + "cluster-manager",
+			[]string{"upgrade", "clustermanager"}},
+		"upgrade klusterlet": {func(t *testing.T) clitest.Hub {
+			t.Helper()
+			h := newCluster(t)
+			h.Run(t, "", joinCommand(t, newHubToJoin(t))...).Succeeds(t)
+			return h
+		}, "Klusterlet klusterlet", klusterletsPath + "klusterlet", []string{"upgrade", "klusterlet"}},
+	} {
+		for tool, by := range keepers {
+			t.Run(command+" over "+tool, func(t *testing.T) {
+				t.Parallel()
+				h := test.world(t)
+				by.marks(t, h, test.path)
+				made := changes(h)
+				h.Run(t, "", test.args...).Fails(t, test.custom+" is kept by "+by.name+": change it with that, or take it over with --force")
+				if changes(h) != made {
+					t.Errorf("%d changes were made", changes(h)-made)
+				}
+				h.Run(t, "", append(slices.Clone(test.args), "--force")...).Succeeds(t)
+				h.Run(t, "", test.args...).Succeeds(t)
+			})
+		}
+	}
+}
+
+// newHubByInit is a cluster with a hub that init has installed.
+func newHubByInit(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := newClusterForHub(t)
+	h.Run(t, "", "init").Succeeds(t)
+	return h
+}
+
 // partsOfAgent are the paths of a Klusterlet, of the namespace of its agent, and of what that joins with.
 var partsOfAgent = []string{klusterletsPath + "klusterlet", namespacesPath + "open-cluster-management-agent",
 	namespacesPath + "open-cluster-management-agent/secrets/bootstrap-hub-kubeconfig"}

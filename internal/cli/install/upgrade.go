@@ -85,7 +85,8 @@ const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and 
 
 The configuration stays: that of the %[1]s, whose images alone are changed, and that of the operator which the chart has values for, such
 as replicas, resources, placement and pull secrets, as far as --values-file does not say otherwise. Images come from the registry of the
-operator that runs, unless --image-registry names one. What Helm or the Operator Lifecycle Manager has installed is upgraded by these.
+operator that runs, if its image has one of Capstan's names; where it has another, name a registry of your own with --image-registry.
+What Helm, the Operator Lifecycle Manager, Argo CD or Flux keeps is upgraded by these.
 
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
@@ -184,6 +185,9 @@ func (u *upgrading) splitCustom(objects []*unstructured.Unstructured) (operator 
 func (u *upgrading) preflight(ctx context.Context, running installation.Running, operator []*unstructured.Unstructured,
 	custom []unstructured.Unstructured) error {
 	if err := checkInstaller(running, fleet.NamespaceOperators, u.what.operator, "upgrade with that"); err != nil {
+		return err
+	}
+	if err := checkCustomInstallers(custom); err != nil {
 		return err
 	}
 	image, err := operatorImage(operator, u.what.operator)
