@@ -84,8 +84,8 @@ func (u *upgradable) waiting(ctx context.Context, global *options.Global, cluste
 const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
 
 The configuration stays: that of the %[1]s, whose images alone are changed, and that of the operator which the chart has values for, such
-as replicas, resources, placement and pull secrets, as far as --values-file does not say otherwise. Images come from the registry of the
-operator that runs, if its image has one of Capstan's names; where it has another, name a registry of your own with --image-registry.
+as replicas, resources, placement and pull secrets, as far as --values-file does not say otherwise. Without --image-registry, the registry
+stays where the image of the operator that runs has one of Capstan's names; where it has another, name a registry of your own by that.
 What Helm, the Operator Lifecycle Manager, Argo CD or Flux keeps is upgraded by these.
 
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
