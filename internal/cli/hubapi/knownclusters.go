@@ -70,6 +70,9 @@ func (k KnownCluster) SharesCA(other KnownCluster) bool {
 	return slices.ContainsFunc(pinsOf(k.CA), func(pin string) bool { return slices.Contains(pins, pin) })
 }
 
+// HasCA reports whether a cluster has a certificate authority by which it can be told from others.
+func (k KnownCluster) HasCA() bool { return len(k.CA) > 0 }
+
 // IsAt reports whether a cluster is reached at a URL.
 func (k KnownCluster) IsAt(server string) bool { return sameServer(k.Server, server) }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -125,27 +124,27 @@ func (c *cleaning) clean(ctx context.Context) error {
 		return err
 	}
 	if len(removal.deleted) == 0 {
-		return c.sayNoHub(ctx)
+		c.sayNoHub(ctx)
+		return nil
 	}
 	removal.noteRecord(ctx)
 	c.Say("The multicluster hub control plane has been cleaned up successfully!")
 	return nil
 }
 
-// sayNoHub says that there was nothing to remove. A standalone hub, which this command does not remove, is named with what does; who may
-// not list Deployments in all namespaces learns of none.
-func (c *cleaning) sayNoHub(ctx context.Context) error {
+// sayNoHub says that there was nothing to remove. A standalone hub, which this command does not remove, is named with what does; who
+// cannot list Deployments in all namespaces learns of none.
+func (c *cleaning) sayNoHub(ctx context.Context) {
 	c.Say("There is no hub in %s that an operator has installed, and nothing is left of one.", c.in.Server())
-	deployments, err := c.in.List(ctx, installation.KindDeployment, "", "")
-	if apierrors.IsForbidden(err) {
-		return nil
+	deployments, err := c.in.List(ctx, installation.KindDeployment, "", "app="+installer.StandaloneHubName)
+	if err != nil {
+		return
 	}
 	for i := range deployments {
 		if deployments[i].GetName() == installer.StandaloneHubName {
 			c.noteStandalone(deployments[i].GetNamespace(), installation.InstallerOf(deployments[i].GetLabels(), deployments[i].GetAnnotations()))
 		}
 	}
-	return err
 }
 
 // noteStandalone says how a standalone hub is removed, which a tool may keep.

@@ -220,22 +220,28 @@ func TestCleanNamesStandaloneHubs(t *testing.T) {
 	}
 }
 
-// CA-20: a standalone hub that a tool keeps is for that to remove. Who may not list Deployments in all namespaces learns of none.
+// CA-20: a standalone hub that a tool keeps is for that to remove. Who cannot list Deployments in all namespaces learns of none, and
+// neither is another Deployment of that name taken for one.
 func TestCleanNamesWhoKeepsAStandaloneHub(t *testing.T) {
 	t.Parallel()
 	h := withHelmsStandaloneHub(t)
+	put(t, h, map[string]string{deploymentsOf + "other/deployments/multicluster-controlplane": "Deployment"}, nil)
 	before := h.Paths()
 	named := h.Run(t, "", "clean")
 	named.Succeeds(t, "There is no hub in")
 	const says = "Namespace singleton-controlplane has a standalone hub, which is kept by Helm (release hub in namespace " +
 		"singleton-controlplane). To remove it, run \"helm uninstall hub --namespace singleton-controlplane\""
-	if !strings.Contains(named.ErrOut, says) || strings.Contains(named.ErrOut, "kubectl delete") {
+	if !strings.Contains(named.ErrOut, says) || strings.Contains(named.ErrOut, "kubectl delete") || strings.Contains(named.ErrOut, "Namespace other") {
 		t.Errorf("it says\n%s", named.ErrOut)
 	}
-	h.Handle("GET /apis/apps/v1/deployments", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "deployments is forbidden"))
-	unseen := h.Run(t, "", "clean")
-	unseen.Succeeds(t, "There is no hub in")
-	if strings.Contains(unseen.ErrOut, "standalone") || !slices.Equal(h.Paths(), before) {
-		t.Errorf("it leaves %v, and says\n%s", h.Paths(), unseen.ErrOut)
+	for code, reason := range map[int]metav1.StatusReason{
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusInternalServerError: metav1.StatusReasonInternalError,
+	} {
+		h.Handle("GET /apis/apps/v1/deployments", fakehub.Refuse(code, reason, "deployments cannot be listed"))
+		unseen := h.Run(t, "", "clean")
+		unseen.Succeeds(t, "There is no hub in")
+		if strings.Contains(unseen.ErrOut, "standalone") || !slices.Equal(h.Paths(), before) {
+			t.Errorf("%s: it leaves %v, and says\n%s", reason, h.Paths(), unseen.ErrOut)
+		}
 	}
 }

@@ -310,7 +310,8 @@ var partsOfStandaloneHub = []string{namespacesPath + "singleton-controlplane/ser
 func withHelmsStandaloneHub(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newClusterWithVolumes(t)
-	put(t, h, map[string]string{partsOfStandaloneHub[0]: "ServiceAccount", partsOfStandaloneHub[1]: "Deployment"}, nil)
+	put(t, h, map[string]string{partsOfStandaloneHub[0]: "ServiceAccount", partsOfStandaloneHub[1]: "Deployment"},
+		map[string]string{partsOfStandaloneHub[1]: `{"metadata":{"labels":{"app":"multicluster-controlplane"}}}`})
 	markAsHelms(t, h, "hub", "singleton-controlplane", partsOfStandaloneHub...)
 	putRecords(t, h, "hub", "singleton-controlplane/secrets/sh.helm.release.v1.hub.v1")
 	return h

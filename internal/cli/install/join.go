@@ -36,9 +36,10 @@ const joinLong = `Join a cluster to a hub: install the agent in the cluster of t
 "capstan get token" on the hub prints the command with the token and the URL. The operator and a Klusterlet, which tells it about the
 agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, as when the hub has another
 certificate authority or address, and takes over what clusteradm has applied. An agent is not taken to a hub with another address and
-another certificate authority, unless --force insists. An administrator of the hub then accepts the cluster; the command for that is
-printed. --wait waits until the agent runs and has asked the hub to join, or works there already; it says what holds that up, and where
-the hub does not show it, as of an agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
+another certificate authority, unless --force insists; hubs that share one, such as that of a company, count as the same hub. An
+administrator of the hub then accepts the cluster; the command for that is printed. --wait waits until the agent runs and has asked the hub
+to join, or works there already; it says what holds that up, and where the hub does not show it, as of an agent that registers by AWS IAM
+again. "capstan unjoin" takes the agent out again.
 
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig

@@ -157,9 +157,13 @@ func (c *clusterJoin) checkHub(ctx context.Context, cluster *Cluster, existing *
 		c.warnOfMove(hubs[0].Server, desired.Server, nameAnother)
 		return nil
 	}
-	return fmt.Errorf("Klusterlet %s is the agent of cluster %s for the hub at %s, and would be taken from there to %s: neither the address "+
-		"nor the certificate authority is the same. Once there, it removes what works of the former hub have applied. "+
-		"For a second hub, "+nameAnother+"; --force takes the agent to the other hub", existing.Name, c.cluster, hubs[0].Server, desired.Server)
+	why := "neither the address nor the certificate authority is the same"
+	if !slices.ContainsFunc(hubs, hubapi.KnownCluster.HasCA) || !desired.HasCA() {
+		why = "the address is another, and nothing shows that it is the same hub"
+	}
+	return fmt.Errorf("Klusterlet %s is the agent of cluster %s for the hub at %s, and would be taken from there to %s: %s. "+
+		"Once there, it removes what works of the former hub have applied. For a second hub, "+nameAnother+"; "+
+		"--force takes the agent to the other hub", existing.Name, c.cluster, hubs[0].Server, desired.Server, why)
 }
 
 // checkHubOfHosted refuses to take a hosted agent from its hub, or to another address of it: nameHosted may have found it by the name of

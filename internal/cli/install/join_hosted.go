@@ -58,7 +58,7 @@ func (c *clusterJoin) hostedHubs(ctx context.Context, cluster *Cluster) (map[str
 		if !hosted(&existing[i]) {
 			continue
 		}
-		name, err := clusterNameOf(ctx, cluster, &existing[i])
+		name, err := knownNameOf(ctx, cluster, &existing[i])
 		if err != nil {
 			return nil, err
 		}

@@ -1,13 +1,16 @@
 package install_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // klusterletIn is the name of the Klusterlet that a dry run prints.
@@ -77,6 +80,17 @@ func TestJoinHostedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CA-17: a hosted agent is joined beside one whose Secrets may not be read.
+func TestJoinHostedBesideAnotherAgent(t *testing.T) {
+	t.Parallel()
+	hub, managed := newHubToJoin(t), clitest.NewHub(t)
+	h := newCluster(t)
+	putAgent(t, h, "others", "others", "https://two.example.com", `{"deployOption":{"mode":"Hosted"}}`)
+	h.Handle("GET "+namespacesPath+"others/secrets/hub-kubeconfig-secret",
+		fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "secrets is forbidden"))
+	h.Run(t, "", joinCommand(t, hub, "--mode", "hosted", "--managed-cluster-kubeconfig", managed.File)...).Succeeds(t)
 }
 
 // CA-16: a kubeconfig of the managed cluster that the operator would refuse is refused before anything is sent there, and the tokens of

@@ -54,7 +54,7 @@ func (c *clusterJoin) noteKeptOperator(values map[string]any) {
 	}
 	how := "\"capstan upgrade klusterlet --values-file FILE\" changes it, by a file with these values"
 	if by := c.operator.Installer(); by.Name != "" {
-		how = by.Name + " changes it"
+		how = "It is for " + by.Name + " to change"
 	}
 	c.Note("The operator runs already, and stays as it is, whatever these values of its chart say: %s. %s.", strings.Join(given, ", "), how)
 }

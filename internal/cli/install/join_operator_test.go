@@ -75,7 +75,7 @@ func TestJoinSaysThatTheOperatorStays(t *testing.T) {
 		"values for the agent": {values: "{images: {registry: r.example.com}, klusterlet: {nodePlacement: {nodeSelector: {a: b}}}}"},
 		"it does not run":      {values: "{replicaCount: 2}", stopped: true},
 		"it is Helm's": {values: "{replicaCount: 2}", helms: true,
-			says: "replicaCount. Helm (release ocm in namespace of-ocm) changes it."},
+			says: "replicaCount. It is for Helm (release ocm in namespace of-ocm) to change."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -48,30 +49,44 @@ func completeKlusterlets(global *options.Global) cobra.CompletionFunc {
 
 // hubOfAgent is the address of the hub that an agent has joined, as far as its namespace has that.
 func hubOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
-	hubs, err := hubsOfAgent(ctx, in, klusterlet)
-	if err != nil || len(hubs) == 0 {
-		return "", err
+	for _, name := range secretsWithHub {
+		hub, found, err := hubInSecret(ctx, in, klusterlet, name)
+		if err != nil || found {
+			return hub.Server, err
+		}
 	}
-	return hubs[0].Server, nil
+	return "", nil
 }
+
+// secretsWithHub say in the namespace of an agent where its hub is: first what it joins with, then what its credential is for.
+var secretsWithHub = []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig}
 
 // hubsOfAgent is what an agent knows of its hub: first what it joins with, then what its credential is for, which it adapts to a hub that
 // changes.
 func hubsOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (hubs []hubapi.KnownCluster, err error) {
-	for _, name := range []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig} {
-		secret, err := in.Get(ctx, installation.Reference{
-			GroupVersionKind: installation.KindSecret, Namespace: namespaceOfAgent(klusterlet), Name: name})
+	for _, name := range secretsWithHub {
+		hub, found, err := hubInSecret(ctx, in, klusterlet, name)
 		if err != nil {
 			return nil, err
 		}
-		if secret == nil {
-			continue
-		}
-		if hub, found := hubapi.ClusterIn(dataOf(secret, fleet.KeyKubeconfig)); found {
+		if found {
 			hubs = append(hubs, hub)
 		}
 	}
 	return hubs, nil
+}
+
+// hubInSecret is what a Secret of an agent says of its hub.
+func hubInSecret(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet, name string) (
+	hub hubapi.KnownCluster, found bool, err error,
+) {
+	secret, err := in.Get(ctx, installation.Reference{
+		GroupVersionKind: installation.KindSecret, Namespace: namespaceOfAgent(klusterlet), Name: name})
+	if err != nil || secret == nil {
+		return hub, false, err
+	}
+	hub, found = hubapi.ClusterIn(dataOf(secret, fleet.KeyKubeconfig))
+	return hub, found, nil
 }
 
 // clusterNameOf is the name that an agent's cluster has on the hub: that of the Klusterlet, or else the one that the agent made, which it
@@ -86,6 +101,15 @@ func clusterNameOf(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klus
 		return "", err
 	}
 	return string(dataOf(secret, fleet.KeyClusterName)), nil
+}
+
+// knownNameOf is clusterNameOf for a Klusterlet among others. Who may not read in its namespace knows no name that its agent has made.
+func knownNameOf(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
+	name, err := clusterNameOf(ctx, in, klusterlet)
+	if apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	return name, err
 }
 
 // flagNames are the names of a command's own flags.

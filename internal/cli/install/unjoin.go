@@ -178,13 +178,22 @@ func (u *unjoining) find(ctx context.Context) error {
 }
 
 // namedKlusterlets are the Klusterlets in the cluster, each with the name that its cluster has on the hub, which its agent may have made.
+// With --klusterlet, only that one is looked at more closely.
 func (u *unjoining) namedKlusterlets(ctx context.Context) ([]operatorv1.Klusterlet, error) {
 	found, err := klusterlets(ctx, u.in)
 	if err != nil {
 		return nil, err
 	}
 	for i := range found {
-		if found[i].Spec.ClusterName, err = clusterNameOf(ctx, u.in, &found[i]); err != nil {
+		nameOf := knownNameOf
+		switch u.name {
+		case "":
+		case found[i].Name:
+			nameOf = clusterNameOf
+		default:
+			continue
+		}
+		if found[i].Spec.ClusterName, err = nameOf(ctx, u.in, &found[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -261,7 +270,7 @@ func (u *unjoining) clustersOf(klusterlets []operatorv1.Klusterlet) []string {
 	for i := range klusterlets {
 		switch name := klusterlets[i].Spec.ClusterName; {
 		case name == "":
-			names[i] = "a cluster that has no name yet (Klusterlet " + klusterlets[i].Name + ", which --klusterlet chooses)"
+			names[i] = "a cluster of which no name is known (Klusterlet " + klusterlets[i].Name + ", which --klusterlet chooses)"
 		case u.name != "":
 			names[i] = name + " (Klusterlet " + klusterlets[i].Name + ")"
 		default:

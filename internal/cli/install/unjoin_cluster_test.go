@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -251,7 +252,7 @@ func TestUnjoinOfANamelessKlusterlet(t *testing.T) {
 		"by its own name, and another":    {"made-up", "--cluster-name c1 --klusterlet klusterlet", "made-up (Klusterlet klusterlet)"},
 		"by both names":                   {"made-up", "--cluster-name made-up --klusterlet klusterlet", ""},
 		"before there is a name": {"", "--cluster-name c1",
-			"a cluster that has no name yet (Klusterlet klusterlet, which --klusterlet chooses)"},
+			"a cluster of which no name is known (Klusterlet klusterlet, which --klusterlet chooses)"},
 		"before there is a name, by its own":       {"", "--cluster-name c1 --klusterlet klusterlet", ""},
 		"before there is a name, by that of none":  {"", "--cluster-name c1 --klusterlet other", "no Klusterlet other"},
 		"by no name, which no agent can have made": {"", "--klusterlet klusterlet", "cluster-name is missing"},
@@ -271,6 +272,31 @@ func TestUnjoinOfANamelessKlusterlet(t *testing.T) {
 			got.Succeeds(t, "The status of mcl "+strings.Fields(test.flags)[1]+" will be unknown")
 			if left := h.Paths(); len(left) > 0 {
 				t.Errorf("it leaves %v", left)
+			}
+		})
+	}
+}
+
+// CA-19: the Secrets of other agents, which may not be readable, are not in the way; with --klusterlet they are not even looked at.
+func TestUnjoinBesideAnotherAgent(t *testing.T) {
+	t.Parallel()
+	const others = namespacesPath + "others/secrets/hub-kubeconfig-secret"
+	for _, flags := range [][]string{nil, {"--klusterlet", "first"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			putAgent(t, h, "first", "open-cluster-management-agent", "https://one.example.com", `{"clusterName":"c1"}`)
+			putAgent(t, h, "second", "others", "https://two.example.com", `{"namespace":"others"}`)
+			var asked atomic.Int64
+			h.Handle("GET "+others, func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "secrets is forbidden")(w, r)
+			})
+			h.Run(t, "", "unjoin", "--cluster-name", "c2").Fails(t, "a cluster of which no name is known (Klusterlet second")
+			asked.Store(0)
+			h.Run(t, "", append([]string{"unjoin", "--cluster-name", "c1"}, flags...)...).Succeeds(t)
+			if h.Has(klusterletsPath+"first") || !h.Has(klusterletsPath+"second") || asked.Load() > 0 != (flags == nil) {
+				t.Errorf("it asked for that of another %d times, and leaves %v", asked.Load(), h.Paths())
 			}
 		})
 	}
