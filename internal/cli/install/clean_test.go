@@ -231,7 +231,8 @@ func TestCleanNamesWhoKeepsAStandaloneHub(t *testing.T) {
 	named.Succeeds(t, "There is no hub in")
 	const says = "Namespace singleton-controlplane has a standalone hub, which is kept by Helm (release hub in namespace " +
 		"singleton-controlplane). To remove it, run \"helm uninstall hub --namespace singleton-controlplane\""
-	if !strings.Contains(named.ErrOut, says) || strings.Contains(named.ErrOut, "kubectl delete") || strings.Contains(named.ErrOut, "Namespace other") {
+	isWrong := func(part string) bool { return strings.Contains(named.ErrOut, part) }
+	if !strings.Contains(named.ErrOut, says) || slices.ContainsFunc([]string{"kubectl delete", "Namespace other"}, isWrong) {
 		t.Errorf("it says\n%s", named.ErrOut)
 	}
 	for code, reason := range map[int]metav1.StatusReason{

@@ -293,7 +293,7 @@ func checkManagersNotKept(ctx context.Context, cluster *Cluster, objects []*unst
 		if existing == nil {
 			continue
 		}
-		if err := checkCustomInstallers([]unstructured.Unstructured{*existing}); err != nil {
+		if err := checkCustomInstallers(installation.KindClusterManager, *existing); err != nil {
 			return err
 		}
 	}

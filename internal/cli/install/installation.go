@@ -228,11 +228,11 @@ func checkKlusterletInstaller(existing *operatorv1.Klusterlet) error {
 	return checkNotKept(by, "Klusterlet "+existing.Name, "change it with that")
 }
 
-// checkCustomInstallers does the same for custom resources of operators.
-func checkCustomInstallers(custom []unstructured.Unstructured) error {
+// checkCustomInstallers does the same for custom resources of an operator.
+func checkCustomInstallers(kind schema.GroupVersionKind, custom ...unstructured.Unstructured) error {
 	for i := range custom {
 		by := installation.InstallerOf(custom[i].GetLabels(), custom[i].GetAnnotations())
-		if err := checkNotKept(by, custom[i].GetKind()+" "+custom[i].GetName(), "change it with that"); err != nil {
+		if err := checkNotKept(by, kind.Kind+" "+custom[i].GetName(), "change it with that"); err != nil {
 			return err
 		}
 	}

@@ -187,7 +187,7 @@ func (u *upgrading) preflight(ctx context.Context, running installation.Running,
 	if err := checkInstaller(running, fleet.NamespaceOperators, u.what.operator, "upgrade with that"); err != nil {
 		return err
 	}
-	if err := checkCustomInstallers(custom); err != nil {
+	if err := checkCustomInstallers(u.what.kind, custom...); err != nil {
 		return err
 	}
 	image, err := operatorImage(operator, u.what.operator)
