@@ -58,8 +58,8 @@ func (c *Controller) installAndReport(ctx context.Context, cm *operatorv1.Cluste
 	return retry.Soonest(due, (&report{cm}).components(ctx, c.Client, c.Management.Deployment)), err
 }
 
-// installOnce installs the hub, unless another ClusterManager has it, or the operator its namespace, which is reported until one of them
-// changes.
+// installOnce installs the hub, unless another ClusterManager has it, or the operator its namespace, or it cannot have its name, which is
+// reported until one of them changes. Nothing is refused for its name once it has the finalizer.
 func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
 	other, err := c.sameHub(ctx, cm)
 	if err != nil {
@@ -71,9 +71,9 @@ func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterMana
 			other, operatorv1.InstallModeHosted))
 		return 0, nil
 	}
-	if err := c.checkNamespace(cm); err != nil {
+	if err := errors.Join(checkName(cm), c.checkNamespace(cm)); err != nil {
 		_ = newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, err)
-		return 0, nil // until the operator runs in another namespace
+		return 0, nil // until it is created under another name, or the operator runs in another namespace
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
 		return 0, err

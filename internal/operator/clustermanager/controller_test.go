@@ -68,7 +68,9 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 		reason    string // of Applied
 		fails     bool
 	}{
-		"an invalid spec": {edit: named("an.invalid.name"), reason: fleet.ReasonHubResourceApplyFailed},
+		"an invalid spec": {edit: named("indigo", func(cm *operatorv1.ClusterManager) {
+			cm.Spec.DeployOption.Mode = operatorv1.InstallModeHosted
+		}), reason: fleet.ReasonHubResourceApplyFailed},
 		"a version that is refused": {edit: named("indigo", func(cm *operatorv1.ClusterManager) {
 			cm.Annotations[upgrade.AnnotationVersion] = "v1.4.0"
 		}), reason: frame.ReasonVersionRefused},

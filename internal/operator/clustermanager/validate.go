@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -23,10 +24,27 @@ var reservedNames = sets.New("default", "kube-system", "kube-public", "kube-node
 
 // validate is an error if the hub could not work, or would not be the one that is installed. It says what would be right.
 func validate(cm *operatorv1.ClusterManager) error {
-	if err := errors.Join(checkMode(cm), validateAWS(cm), validateName(cm)); err != nil || !hosted(cm) {
+	if err := errors.Join(checkMode(cm), validateAWS(cm)); err != nil || !hosted(cm) {
 		return err
 	}
+	if cm.Name == fleet.NamespaceHub { // no version has installed one there
+		return validateName(cm)
+	}
 	return validateAddresses(cm)
+}
+
+// checkName is an error if a hub cannot be installed under the name of its ClusterManager. One that is there already is kept up: an earlier
+// version has installed it.
+func checkName(cm *operatorv1.ClusterManager) error {
+	if installed(cm) {
+		return nil
+	}
+	return validateName(cm)
+}
+
+// installed reports whether the hub of a ClusterManager may be there, wholly or in part.
+func installed(cm *operatorv1.ClusterManager) bool {
+	return controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) || cm.Annotations[annotationMode] != ""
 }
 
 func validateName(cm *operatorv1.ClusterManager) error {

@@ -1,15 +1,18 @@
 package clustermanager
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // CM-04: a hosted hub whose webhooks could not be reached is refused with the fields that are missing, before anything is applied.
@@ -120,12 +123,51 @@ func TestValidateName(t *testing.T) {
 	} {
 		cm := &operatorv1.ClusterManager{}
 		named(test.name, test.edits...)(cm)
-		err := validate(cm)
+		err := checkName(cm)
 		if (err == nil) != (test.want == "") {
 			t.Errorf("%s: %v", test.name, err)
 		} else if err != nil && (!strings.Contains(err.Error(), `metadata.name is "`+test.name+`": `) ||
 			!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "create the ClusterManager under another name")) {
 			t.Errorf("%v does not say: %s", err, test.want)
+		}
+	}
+}
+
+// CM-01: a hub that is there already is kept up whatever its name: an earlier version has installed it, and its ClusterManager cannot be
+// created under another name without the loss of all that is stored. A new one is refused for good, as its finalizer would say that it is
+// there. No version has installed one in the namespace of the hub in the operator's cluster.
+func TestNameOfInstalled(t *testing.T) {
+	t.Parallel()
+	finalizer := func(cm *operatorv1.ClusterManager) { cm.Finalizers = []string{fleet.FinalizerClusterManagerCleanup} }
+	recorded := func(mode operatorv1.InstallMode) func(*operatorv1.ClusterManager) {
+		return func(cm *operatorv1.ClusterManager) { cm.Annotations = map[string]string{annotationMode: string(mode)} }
+	}
+	hosted, long := hostedAt("hub.example.com"), strings.Repeat("a", maxName+1)
+	for name, test := range map[string]struct {
+		cm      func(*operatorv1.ClusterManager)
+		refused bool
+	}{
+		"new, long":                {named(long), true},
+		"with finalizer, long":     {named(long, finalizer), false},
+		"with its mode, long":      {named(long, recorded(operatorv1.InstallModeDefault)), false},
+		"new, reserved":            {named(fleet.NamespaceAgent, hosted), true},
+		"with finalizer, reserved": {named(fleet.NamespaceAgent, hosted, finalizer), false},
+		"with its mode, reserved":  {named(fleet.NamespaceAgent, hosted, recorded(operatorv1.InstallModeHosted)), false},
+		"in the other namespace":   {named(fleet.NamespaceHub, hosted, finalizer), true},
+	} {
+		cm := &operatorv1.ClusterManager{}
+		test.cm(cm)
+		if err := errors.Join(checkName(cm), validate(cm)); (err != nil) != test.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !test.refused || installed(cm) {
+			continue
+		}
+		c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(cm.DeepCopy()).Build()}}
+		due, err := c.installOnce(t.Context(), cm)
+		applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
+		if due != 0 || err != nil || installed(cm) || applied == nil || !strings.Contains(applied.Message, "under another name") {
+			t.Errorf("%s: due in %s, %v: %v, finalizers %v", name, due, err, applied, cm.Finalizers)
 		}
 	}
 }
