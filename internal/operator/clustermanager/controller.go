@@ -126,9 +126,6 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
-	if err := c.checkOwner(ctx, cm, hub); err != nil {
-		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
-	}
 	p := newPlanned(cm, in)
 	r.configuration(p)
 	if p.unexplained, err = c.mayNotExplain(ctx, p); err != nil {
@@ -138,6 +135,9 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
 	r.certificates(p.certificates.Problems)
+	if err := c.checkOwnerOf(ctx, p, hub, access); err != nil {
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
 	due := p.certificates.Due.Sub(c.Clock.Now())
 
 	if err := c.recordMode(ctx, cm, modeOf(cm)); err != nil {

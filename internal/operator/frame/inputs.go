@@ -77,6 +77,29 @@ func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, acce
 	return secrets, good, nil
 }
 
+// RenewedKubeconfigs are the Secrets that there are, with new tokens where these are due: without them, what is installed would end. One
+// that is of an account on another cluster, or of a former one, is left out.
+func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, desired []Kubeconfig) (
+	[]client.Object, error,
+) {
+	var there []Kubeconfig
+	for _, kubeconfig := range desired {
+		stored, err := o.Secrets.Get(ctx, kubeconfig.Secret.Namespace, kubeconfig.Secret.Name)
+		if err != nil {
+			return nil, err
+		}
+		same, err := remote.Account{Cluster: cluster.Client, Access: access, Name: kubeconfig.Account}.Has(ctx, stored)
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			there = append(there, kubeconfig)
+		}
+	}
+	secrets, _, err := o.Kubeconfigs(ctx, cluster, access, there)
+	return secrets, err
+}
+
 // IsOwn reports whether a cluster is that of the operator. secret is the name of the Secret that leads to it.
 func (o *Operator) IsOwn(ctx context.Context, other *apply.Cluster, secret string) (bool, error) {
 	uids := [2]types.UID{}

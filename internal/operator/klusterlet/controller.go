@@ -110,8 +110,7 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, bef
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
 	}
-	if err := errors.Join(c.removeHosted(ctx, l), c.checkNamespaceOwner(ctx, l, managed.Client),
-		c.checkNamesake(ctx, l, managed.Cluster)); err != nil {
+	if err := errors.Join(c.removeHosted(ctx, l), c.checkManaged(ctx, l, p, managed)); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
 	if err := managed.ApplyCRDs(ctx, sharedInstallation, p.crds); err != nil {

@@ -3,15 +3,22 @@ package klusterlet
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
@@ -152,6 +160,46 @@ func TestNamesakeOnManagedCluster(t *testing.T) {
 	c := &Controller{Operator: &frame.Operator{Management: &apply.Cluster{Client: clusterWith(namesake("b"))}}}
 	if err := c.checkNamesake(t.Context(), layoutOf(klusterletWith(operatorv1.InstallModeHosted)), c.Management); err != nil {
 		t.Errorf("in the operator's own cluster: %v", err)
+	}
+}
+
+// KL-04, KL-36: a hosted agent that runs already when its Klusterlet is refused keeps its access to the managed cluster: its tokens are
+// renewed, but only those of accounts that are still the same.
+func TestRefusedAgentIsRenewed(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	l := layoutOf(k)
+	account := func(name string) client.Object {
+		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.accounts, Name: name, UID: "now"}}
+	}
+	stored := func(name, uid string) runtime.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: name},
+			Data: map[string][]byte{"serviceaccount_uid": []byte(uid)}}
+	}
+	const registration, work = fleet.SecretExternalManagedKubeconfigRegistration, fleet.SecretExternalManagedKubeconfigWork
+	var applied []string
+	management, err := apply.NewCluster(&rest.Config{Host: "http://127.0.0.1:1"},
+		apply.Options{Label: fleet.LabelCreatedByKlusterlet, Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	management.Client = fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(_ context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			if o, isNamed := o.(interface{ GetName() string }); isNamed {
+				applied = append(applied, o.GetName())
+			}
+			return nil
+		}}).Build()
+	c := &Controller{Operator: &frame.Operator{Management: management, Client: management.Client,
+		Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
+		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(stored(registration, "now"), stored(work, "before")).CoreV1(),
+			rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+	managed := managedCluster{&apply.Cluster{Client: clusterWith(namesake("b"), account(l.registrationAccount), account(l.workAccount))},
+		&rest.Config{Host: "https://managed.example.com"}}
+	err = c.checkManaged(t.Context(), l, planFor(l, plainInputs), managed)
+	const advice = "if no operator runs there, take its finalizers off and delete it"
+	if err == nil || !strings.Contains(err.Error(), advice) || !slices.Equal(applied, []string{registration}) {
+		t.Errorf("renewed: %v (%v)", applied, err)
 	}
 }
 

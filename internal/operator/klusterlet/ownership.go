@@ -2,6 +2,7 @@ package klusterlet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -61,6 +62,17 @@ func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed 
 	return fmt.Errorf("the namespace %s on the managed cluster %s: choose another spec.namespace", l.accounts, use)
 }
 
+// checkManaged is an error if what the Klusterlet has on the managed cluster may be that of others. A hosted agent that runs already gets
+// tokens in time all the same.
+func (c *Controller) checkManaged(ctx context.Context, l layout, p plan, managed managedCluster) error {
+	refused := errors.Join(c.checkNamespaceOwner(ctx, l, managed.Client), c.checkNamesake(ctx, l, managed.Cluster))
+	if refused == nil {
+		return nil
+	}
+	kubeconfigs, err := c.RenewedKubeconfigs(ctx, managed.Cluster, managed.access, p.kubeconfigs)
+	return errors.Join(refused, err, c.Management.Apply(ctx, l.klusterlet.Name, kubeconfigs...))
+}
+
 // checkNamesake is an error if a managed cluster elsewhere has a Klusterlet of the same name: what its operator and this one apply there
 // has the same names and labels, so each would delete what is of the other.
 func (c *Controller) checkNamesake(ctx context.Context, l layout, managed *apply.Cluster) error {
@@ -69,7 +81,8 @@ func (c *Controller) checkNamesake(ctx context.Context, l layout, managed *apply
 		return err
 	}
 	return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
-		"the managed cluster has a Klusterlet of this name, of an operator there; choose another name, or delete that one")
+		"the managed cluster has a Klusterlet of this name, of an operator there; choose another name, or delete that one; if no operator runs "+
+			"there, take its finalizers off and delete it")
 }
 
 // hasNamesake reports whether a managed cluster elsewhere has a Klusterlet of the same name. Where it may not be found out, there is none.

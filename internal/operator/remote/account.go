@@ -41,6 +41,18 @@ type Account struct {
 	Name types.NamespacedName
 }
 
+// Has reports whether a Secret has a kubeconfig of the account, which is still the one that it was made for.
+func (a Account) Has(ctx context.Context, stored *corev1.Secret) (bool, error) {
+	if stored == nil {
+		return false, nil
+	}
+	account := &corev1.ServiceAccount{}
+	if err := a.Cluster.Get(ctx, a.Name, account); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return string(stored.Data[keyAccountUID]) == string(account.UID), nil
+}
+
 // RenewKubeconfig returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what
 // there is, nil if there is none; it stays while its token is good and leads to the same account and cluster. The kubeconfig refers to the
 // token as a file next to it, so programs that have the Secret as a volume use a new token without a restart.
