@@ -51,8 +51,10 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 
 // installAndReport installs the hub, and reports how its components do, also where they are those of an earlier spec.
 func (c *Controller) installAndReport(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
-	if err := c.recordRunningMode(ctx, cm); err != nil {
-		return 0, client.IgnoreNotFound(err)
+	if err := c.recordRunningMode(ctx, cm); apierrors.IsNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	due, err := c.installOnce(ctx, cm)
 	return retry.Soonest(due, (&report{cm}).components(ctx, c.Client, c.Management.Deployment)), err
@@ -76,7 +78,7 @@ func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterMana
 		return 0, nil // until it is created under another name, or the operator runs in another namespace
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
-		return 0, err
+		return 0, newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	return c.install(ctx, cm)
 }
@@ -141,7 +143,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	due := p.certificates.Due.Sub(c.Clock.Now())
 
 	if err := c.recordMode(ctx, cm, modeOf(cm)); err != nil {
-		return 0, err
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	desired := p.plan()
 	if err := hub.ApplyCRDs(ctx, cm.Name, desired.crds); err != nil {
@@ -188,7 +190,10 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if len(rolling) > 0 {
 		return frame.PollInterval, nil
 	}
-	return due, frame.Annotate(ctx, c.Client, cm, upgrade.AnnotationVersion, c.Version)
+	if err := frame.Annotate(ctx, c.Client, cm, upgrade.AnnotationVersion, c.Version); err != nil {
+		return due, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
+	return due, nil
 }
 
 // migrate has what is stored in old versions stored in that of the CRDs, once the components run: they convert it, and the API server calls

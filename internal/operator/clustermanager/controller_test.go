@@ -1,6 +1,8 @@
 package clustermanager
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
@@ -163,6 +167,24 @@ func TestNamespaceOfOperator(t *testing.T) {
 			!strings.Contains(applied.Message, want) || len(cm.Finalizers) > 0 {
 			t.Errorf("%s: due in %s, %v: %v, finalizers %v", name, due, err, applied, cm.Finalizers)
 		}
+	}
+}
+
+// CM-20: a dispute about what the operator writes on the ClusterManager itself is reported, because it is not an error of the reconcile.
+func TestDisputedFinalizer(t *testing.T) {
+	t.Parallel()
+	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}
+	disputed := &repair.BackoffError{Until: time.Unix(1000, 0)}
+	api := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(cm.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return disputed
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return disputed },
+	}).Build()
+	_, err := (&Controller{Operator: &frame.Operator{Client: api}}).installOnce(t.Context(), cm)
+	applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
+	if !errors.Is(err, disputed) || applied == nil || applied.Status != metav1.ConditionFalse || applied.Message != err.Error() {
+		t.Errorf("%v: %v", err, applied)
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 		return c.observe(ctx, r, l)
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
-		return 0, err
+		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	due, err := c.applyAll(ctx, r, l)
 	if err != nil {
@@ -68,7 +68,10 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 		return 0, errors.Join(err, listErr)
 	}
 	r.deployments(ctx, c, l)
-	return due, frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+	if err := frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version); err != nil {
+		return due, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+	}
+	return due, nil
 }
 
 // refusal says why nothing of the Klusterlet may be installed, with the reason for its condition.

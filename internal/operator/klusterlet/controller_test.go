@@ -26,6 +26,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
@@ -223,6 +224,26 @@ func failingGet(err error) client.Client {
 			return err
 		},
 	}).Build()
+}
+
+// KL-32: a dispute about what the operator writes on the Klusterlet itself is reported, because it is not an error of the reconcile.
+func TestDisputedFinalizer(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	disputed := &repair.BackoffError{Until: time.Unix(1000, 0)}
+	api := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return disputed
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return disputed },
+	}).Build()
+	c := &Controller{Operator: &frame.Operator{Client: api,
+		Options: frame.Options{Namespace: fleet.NamespaceOperators, Version: "v1.4.0"}}}
+	_, err := c.install(t.Context(), k)
+	applied := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
+	if !errors.Is(err, disputed) || applied == nil || applied.Status != metav1.ConditionFalse || applied.Message != err.Error() {
+		t.Errorf("%v: %v", err, applied)
+	}
 }
 
 // CA-41: an operator that may not take over what is installed says so in the same way as that of ClusterManagers.
