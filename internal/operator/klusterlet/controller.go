@@ -54,8 +54,12 @@ const refusedInterval = time.Minute
 func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (time.Duration, error) {
 	l, r := layoutOf(k), newReport(k)
 	r.gates(l)
-	if reason, err := c.refusal(ctx, l); err != nil {
-		_ = r.failed(reason, err)
+	reason, refused, err := c.refusal(ctx, l)
+	if err != nil {
+		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+	}
+	if refused != nil {
+		_ = r.failed(reason, refused)
 		return c.observe(ctx, r, l)
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
@@ -74,12 +78,17 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	return due, nil
 }
 
-// refusal says why nothing of the Klusterlet may be installed, with the reason for its condition.
-func (c *Controller) refusal(ctx context.Context, l layout) (reason string, err error) {
-	if err := errors.Join(validate(l.klusterlet), c.checkCollision(ctx, l), c.checkAgentNamespace(ctx, l)); err != nil {
-		return fleet.ReasonKlusterletApplyFailed, err
+// refusal says why nothing of the Klusterlet may be installed, with the reason for its condition. The error is why it cannot be found out.
+func (c *Controller) refusal(ctx context.Context, l layout) (reason string, refused, err error) {
+	collision, collisionErr := c.checkCollision(ctx, l)
+	used, usedErr := c.checkAgentNamespace(ctx, l)
+	if refused = errors.Join(validate(l.klusterlet), collision, used); refused != nil {
+		return fleet.ReasonKlusterletApplyFailed, refused, nil
 	}
-	return frame.ReasonVersionRefused, c.CheckUpgrade(l.klusterlet)
+	if err := errors.Join(collisionErr, usedErr); err != nil {
+		return "", nil, err
+	}
+	return frame.ReasonVersionRefused, c.CheckUpgrade(l.klusterlet), nil
 }
 
 // applyAll makes what the Klusterlet describes, from the connection of its agent to the hub on. It reports what fails, and returns how long

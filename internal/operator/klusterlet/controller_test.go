@@ -97,7 +97,12 @@ func TestNamespaceOfHostedAgents(t *testing.T) {
 		"new":            {},
 		"made by a user": {objects: []client.Object{labelledNamespace(own, "team", "a")}},
 		"its own":        {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, own)}},
-		"of one gone":    {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, "other")}},
+		"its own, of Open Cluster Management": {objects: []client.Object{
+			labelledNamespace(own, fleet.LabelCreatedByKlusterlet, own, fleet.LabelClusterName, "c1")}},
+		"of a cluster, made by another": {objects: []client.Object{
+			labelledNamespace(own, fleet.LabelCreatedByKlusterlet, "other", fleet.LabelClusterName, "c1")},
+			want: "is that of ManagedCluster c1;"},
+		"of one gone": {objects: []client.Object{labelledNamespace(own, fleet.LabelKlusterlet, "other")}},
 		"of a cluster": {objects: []client.Object{labelledNamespace(own, fleet.LabelClusterName, "c1")},
 			want: "is that of ManagedCluster c1;"},
 		"of a hosted hub": {objects: []client.Object{labelledNamespace(own), kubeconfigOfHub(own)},
@@ -124,8 +129,8 @@ func TestNamespaceOfHostedAgents(t *testing.T) {
 			if !l.hosted {
 				want = ""
 			}
-			reason, err := c.refusal(t.Context(), l)
-			if (err == nil) != (want == "") || err != nil && (reason != fleet.ReasonKlusterletApplyFailed ||
+			reason, err, failure := c.refusal(t.Context(), l)
+			if failure != nil || (err == nil) != (want == "") || err != nil && (reason != fleet.ReasonKlusterletApplyFailed ||
 				!strings.Contains(err.Error(), refused+want) || !strings.HasSuffix(err.Error(), "; choose another name")) {
 				t.Errorf("%s, %s: %s, %v", name, mode, reason, err)
 			}
@@ -246,6 +251,49 @@ func TestDisputedFinalizer(t *testing.T) {
 	}
 }
 
+// KL-31: that it cannot be found out whether a Klusterlet may be installed refuses nothing: it is an error, which is tried again soon. What
+// was found out is said all the same.
+func TestRefusalIsNotKnown(t *testing.T) {
+	t.Parallel()
+	starting := apierrors.NewServiceUnavailable("starting")
+	for _, mode := range modes {
+		for _, failing := range []string{"List", "Get"} {
+			api := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if failing == "List" {
+						return starting
+					}
+					return api.List(ctx, list, options...)
+				},
+				Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					if failing == "Get" {
+						return starting
+					}
+					return api.Get(ctx, key, o, options...)
+				}}).Build()
+			c := &Controller{Operator: &frame.Operator{Client: api, Management: &apply.Cluster{Client: api},
+				Options: frame.Options{Namespace: fleet.NamespaceOperators, Version: "v1.4.0"}}}
+			k := klusterletWith(mode)
+			fails := failing == "List" || layoutOf(k).hosted
+			if _, refused, err := c.refusal(t.Context(), layoutOf(k)); refused != nil || errors.Is(err, starting) != fails {
+				t.Errorf("%s, %s: %v, %v", mode, failing, refused, err)
+			}
+			if !fails {
+				continue
+			}
+			_, err := c.install(t.Context(), k)
+			applied := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
+			if !errors.Is(err, starting) || applied == nil || !strings.Contains(applied.Message, "starting") {
+				t.Errorf("%s, %s: %v, %v", mode, failing, applied, err)
+			}
+			k.Spec.DeployOption.Mode = "Detached"
+			if _, refused, err := c.refusal(t.Context(), layoutOf(k)); refused == nil || err != nil {
+				t.Errorf("%s, %s, invalid: %v, %v", mode, failing, refused, err)
+			}
+		}
+	}
+}
+
 // CA-41: an operator that may not take over what is installed says so in the same way as that of ClusterManagers.
 func TestVersionRefused(t *testing.T) {
 	t.Parallel()
@@ -254,8 +302,9 @@ func TestVersionRefused(t *testing.T) {
 	for version, want := range map[string]string{"v1.6.0": frame.ReasonVersionRefused, "v1.5.0": ""} {
 		c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
 			Options: frame.Options{Namespace: "operators", Version: version}}}
-		if reason, err := c.refusal(t.Context(), layoutOf(k)); (err == nil) != (want == "") || err != nil && reason != want {
-			t.Errorf("%s: %s, %v", version, reason, err)
+		reason, refused, err := c.refusal(t.Context(), layoutOf(k))
+		if err != nil || (refused == nil) != (want == "") || refused != nil && reason != want {
+			t.Errorf("%s: %s, %v, %v", version, reason, refused, err)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (c *Controller) deleteMadeByAgent(ctx context.Context, l layout, name strin
 	if err := c.Management.Client.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if namespace.Labels[fleet.LabelKlusterlet] != l.klusterlet.Name {
+	if !l.owns(namespace) {
 		return nil
 	}
 	failures := []error{c.deleteNamed(ctx, configMaps, name, fleet.ConfigMapHubConnection)}

@@ -1,6 +1,7 @@
 package klusterlet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,37 +20,39 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
-// checkCollision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
-// operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet.
-func (c *Controller) checkCollision(ctx context.Context, l layout) error {
+// checkCollision refuses a Klusterlet if another one already runs its agents in the namespace: they would take each other's credentials.
+// The operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet. The error is why it is not known.
+func (c *Controller) checkCollision(ctx context.Context, l layout) (refused, err error) {
 	if l.agents == c.Namespace {
-		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
+		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent",
+			l.agents), nil
 	}
 	all := &operatorv1.KlusterletList{}
 	if err := c.Client.List(ctx, all); err != nil {
-		return err
+		return nil, fmt.Errorf("list Klusterlets: %w", err)
 	}
 	for i := range all.Items {
 		other := &all.Items[i]
 		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && frame.Older(other, l.klusterlet) {
-			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name, l.agents)
+			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name,
+				l.agents), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// checkAgentNamespace is an error if the namespace for hosted agents, which is deleted with the Klusterlet, has another use. An agent that
-// runs in it already goes on, and leaves the namespace there in the end.
-func (c *Controller) checkAgentNamespace(ctx context.Context, l layout) error {
+// checkAgentNamespace refuses a Klusterlet if the namespace for hosted agents, which is deleted with it, has another use. An agent that
+// runs in it already goes on, and leaves the namespace there in the end. The error is why it is not known.
+func (c *Controller) checkAgentNamespace(ctx context.Context, l layout) (refused, err error) {
 	if !l.hosted {
-		return nil // see checkNamespaceOwner
+		return nil, nil // see checkNamespaceOwner
 	}
 	use, err := c.useOf(ctx, l, c.Management.Client, l.agents)
 	if err != nil || use == "" {
-		return err
+		return nil, err
 	}
 	return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
-		"agents of a hosted Klusterlet run in the namespace of its name, which has another use: it %s; choose another name", use)
+		"agents of a hosted Klusterlet run in the namespace of its name, which has another use: it %s; choose another name", use), nil
 }
 
 // checkNamespaceOwner is an error if the namespace of the service accounts on the managed cluster has another use: it would be deleted with
@@ -108,10 +111,10 @@ func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client,
 	if err := cluster.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	owner := namespace.Labels[fleet.LabelKlusterlet]
-	if owner == l.klusterlet.Name {
+	if l.owns(namespace) {
 		return "", nil
 	}
+	owner := namespace.Labels[fleet.LabelKlusterlet]
 	if use, err := otherUse(ctx, cluster, namespace); use != "" || err != nil || owner == "" {
 		return use, err
 	}
@@ -126,6 +129,12 @@ func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client,
 		}
 	}
 	return "", nil
+}
+
+// owns reports whether a namespace is that of the Klusterlet. Open Cluster Management does not label that of hosted agents as one of a
+// Klusterlet, but as made by it, as it does all objects.
+func (l layout) owns(namespace *corev1.Namespace) bool {
+	return cmp.Or(namespace.Labels[fleet.LabelKlusterlet], namespace.Labels[fleet.LabelCreatedByKlusterlet]) == l.klusterlet.Name
 }
 
 // findKlusterlet returns a Klusterlet of a cluster; nil if there is none.

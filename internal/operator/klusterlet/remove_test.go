@@ -194,15 +194,19 @@ func TestAppliedWorksAreNotServed(t *testing.T) {
 func TestUsedNamespaceStays(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)
-	own := []string{fleet.LabelKlusterlet, k.Name, fleet.LabelCreatedByKlusterlet, k.Name}
+	made := []string{fleet.LabelCreatedByKlusterlet, k.Name}
+	own := append(slices.Clone(made), fleet.LabelKlusterlet, k.Name)
 	for name, test := range map[string]struct {
+		own    []string
 		labels []string
 		stored []client.Object
 		stays  bool
 	}{
-		"its own alone":          {},
-		"also that of a cluster": {labels: []string{fleet.LabelClusterName, "c1"}, stays: true},
-		"also that of a hub":     {stored: []client.Object{kubeconfigOfHub(k.Name)}, stays: true},
+		"its own alone":          {own: own},
+		"also that of a cluster": {own: own, labels: []string{fleet.LabelClusterName, "c1"}, stays: true},
+		"also that of a hub":     {own: own, stored: []client.Object{kubeconfigOfHub(k.Name)}, stays: true},
+		"also that of a cluster, labelled by Open Cluster Management": {own: made, labels: []string{fleet.LabelClusterName, "c1"},
+			stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +214,7 @@ func TestUsedNamespaceStays(t *testing.T) {
 				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: name}}
 			}
 			credential, ofUser := secret(fleet.SecretHubKubeconfig), secret(fleet.SecretBootstrapHubKubeconfig)
-			namespace := labelledNamespace(k.Name, slices.Concat(own, test.labels)...)
+			namespace := labelledNamespace(k.Name, slices.Concat(test.own, test.labels)...)
 			management := clusterToLeave(t, slices.Concat([]client.Object{namespace, credential, ofUser}, test.stored)...)
 			c := &Controller{Operator: &frame.Operator{Management: management}}
 			if _, err := c.uninstall(t.Context(), layoutOf(k), management); err != nil {
@@ -320,6 +324,26 @@ func TestAppliedWorksMayNotBeRead(t *testing.T) {
 			}}).Build()
 		if _, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l); (err == nil) != l.hosted {
 			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+// KL-32: nor need it have the right to list the namespaces there, in which what Klusterlets share is found.
+func TestNamespacesMayNotBeListed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		l := layoutOf(klusterletWith(mode))
+		here := clusterToLeave(t)
+		here.Client = fake.NewClientBuilder().WithScheme(here.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if _, typed := list.(*corev1.NamespaceList); typed {
+					return denied("namespaces")
+				}
+				return api.List(ctx, list, options...)
+			}}).Build()
+		waitsFor, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l)
+		if waitsFor != "" || (err == nil) != l.hosted {
+			t.Errorf("%s: waits for %q (%v)", mode, waitsFor, err)
 		}
 	}
 }
