@@ -79,10 +79,9 @@ func (l layout) workloadSettings(in inputs) workload.Settings {
 		Placement: spec.NodePlacement,
 		Resources: spec.ResourceRequirement,
 		Priority:  spec.PriorityClassName,
-		PodLabels: map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name},
-	}
-	if in.pullSecret != nil {
-		settings.PullSecret = in.pullSecret.Name
+		// Users may store it where the agents run; the kubelet ignores one that does not exist.
+		PullSecret: fleet.SecretImagePullCredentials,
+		PodLabels:  map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name},
 	}
 	if in.syncLabels {
 		maps.Copy(settings.PodLabels, frame.LabelsToCopy(l.klusterlet.Labels))

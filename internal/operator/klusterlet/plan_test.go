@@ -263,18 +263,15 @@ func parse(t *testing.T, args []string) {
 	}
 }
 
-// KL-27, KL-30: the pods of all modes name the Secret to pull images with, if there is one, which is in their namespace. The service
-// accounts do not: controllers of the platform write into the same list, and neither would give way.
+// KL-27, KL-30: the pods of all modes name the Secret to pull images with, which is copied to their namespace if the operator has one, or
+// stored there by a user. The service accounts do not: controllers of the platform write into the same list, and neither would give way.
 func TestPullSecret(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		for _, in := range []inputs{plainInputs, allInputs} {
 			l := layoutOf(klusterletWith(mode))
 			p := planFor(l, in)
-			var want []corev1.LocalObjectReference
-			if in.pullSecret != nil {
-				want = []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}
-			}
+			want := []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}
 			copied := false
 			for _, object := range slices.Concat(p.managed, p.onManagement()) {
 				switch o := object.(type) {
