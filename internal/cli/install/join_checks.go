@@ -38,9 +38,6 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 
 // checkJoined refuses to do harm to an agent that the cluster has, and to install one that its operator would refuse.
 func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	if err := checkNamespaceOfOperator(objects); err != nil {
-		return err
-	}
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err
@@ -69,20 +66,6 @@ func checkUse(ctx context.Context, cluster *Cluster, existing []operatorv1.Klust
 		if use != "" {
 			return fmt.Errorf("the agent of Klusterlet %s would run in the namespace %s, which has another use: it %s. Name another %s in the file "+
 				"of --klusterlet-values-file", name, namespace, use, namespaceValue(&installed[i]))
-		}
-	}
-	return nil
-}
-
-// checkNamespaceOfOperator refuses an agent in the namespace of the operator, which would be deleted with the Klusterlet. It applies to
-// hosted agents, whose namespace follows from the name of the Klusterlet: the chart refuses the value klusterlet.namespace for others.
-func checkNamespaceOfOperator(objects []*unstructured.Unstructured) error {
-	installed := ofKind(objects, installation.KindKlusterlet)
-	for i := range installed {
-		if agentNamespace(&installed[i]) == fleet.NamespaceOperators {
-			return fmt.Errorf("--klusterlet-values-file: %s: the agent of Klusterlet %s would run in the namespace %s of the operator, "+
-				"which would be deleted with the Klusterlet: choose another", namespaceValue(&installed[i]), installed[i].GetName(),
-				fleet.NamespaceOperators)
 		}
 	}
 	return nil

@@ -64,7 +64,7 @@ func TestJoinLeavesTheNamespaceOfAnother(t *testing.T) {
 			refused: []string{"klusterlet.namespace is \"open-cluster-management\", where the operator runs"}},
 		"hosted, in the namespace of the operator": {namespace: "mine", spec: `{"clusterName":"c1","namespace":"mine"}`, flags: hosted,
 			values:  "name: open-cluster-management, namespace: of-hub2",
-			refused: []string{"--klusterlet-values-file: klusterlet.name", "the namespace open-cluster-management of the operator"}},
+			refused: []string{"the namespace open-cluster-management, which has another use: it is that of the operators. Name another klusterlet.name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,11 +7,11 @@ import (
 
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/namespaceuse"
 )
 
-// otherUse says, as the rest of a sentence about a namespace, what that is for besides agents; empty if for nothing else. It goes by what
-// the operator of agents goes by, which leaves such a namespace: that of a hosted ClusterManager has no label, but the kubeconfig of the
-// hub. Who may not read that does without.
+// otherUse says, as the rest of a sentence about a namespace, what that is for besides agents; empty if for nothing else. The operator of
+// agents leaves such a namespace. Who may not read Secrets in it does without.
 func otherUse(ctx context.Context, in *Cluster, name string) (string, error) {
 	if name == fleet.NamespaceOperators {
 		return "is that of the operators", nil
@@ -20,19 +20,12 @@ func otherUse(ctx context.Context, in *Cluster, name string) (string, error) {
 	if err != nil || namespace == nil {
 		return "", err
 	}
-	if cluster := namespace.GetLabels()[fleet.LabelClusterName]; cluster != "" {
-		return "is that of ManagedCluster " + cluster, nil
-	}
-	if manager := namespace.GetLabels()[fleet.LabelCreatedByClusterManager]; manager != "" {
-		return "is that of ClusterManager " + manager, nil
-	}
-	secret, err := in.Get(ctx, installation.Reference{
-		GroupVersionKind: installation.KindSecret, Namespace: name, Name: fleet.SecretExternalHubKubeconfig})
-	switch {
-	case apierrors.IsForbidden(err):
-		return "", nil
-	case err != nil || secret == nil:
-		return "", err
-	}
-	return "has Secret " + fleet.SecretExternalHubKubeconfig + ", of a hosted ClusterManager", nil
+	return namespaceuse.Of(namespace.GetLabels(), func() (bool, error) {
+		secret, err := in.Get(ctx, installation.Reference{
+			GroupVersionKind: installation.KindSecret, Namespace: name, Name: fleet.SecretExternalHubKubeconfig})
+		if apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		return secret != nil, err
+	})
 }

@@ -6,21 +6,17 @@ import (
 	"net"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/namespaceuse"
 )
 
 // maxName leaves room for the rest of the longest name of a Deployment, which is the value of a label, too.
 const maxName = validation.DNS1123LabelMaxLength - len("-"+addOnManager)
-
-// reservedNames are those of namespaces that no hosted hub has: its namespace on the hub is deleted with it.
-var reservedNames = sets.New("default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub,
-	fleet.NamespaceAgent, fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn, fleet.NamespaceCredentials)
 
 // validate is an error if the hub could not work, or would not be the one that is installed. It says what would be right.
 func validate(cm *operatorv1.ClusterManager) error {
@@ -56,7 +52,7 @@ func validateName(cm *operatorv1.ClusterManager) error {
 		wrong = "it must have lower case letters, digits and hyphens only, because names of containers begin with it"
 	case namesServices(cm) && len(validation.IsDNS1035Label(cm.Name)) > 0:
 		wrong = "it must begin with a letter, because names of Services begin with it"
-	case hosted(cm) && reservedNames.Has(cm.Name):
+	case hosted(cm) && (namespaceuse.Reserved.Has(cm.Name) || cm.Name == fleet.NamespaceAgent):
 		wrong = "a hosted hub runs in the namespace of its name, which has another use"
 	default:
 		return nil

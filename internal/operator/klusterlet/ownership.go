@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/namespaceuse"
 )
 
 // checkCollision refuses a Klusterlet if another one already runs its agents in the namespace: they would take each other's credentials.
@@ -150,26 +151,21 @@ func findKlusterlet(ctx context.Context, cluster client.Client, name string) (*o
 	}
 }
 
-// otherUse says in the same way what a namespace is for besides Klusterlets: it may be that of a managed cluster on a hub, or of a
-// ClusterManager. That of a hosted one has no label, but the kubeconfig of the hub. Who may not read that does without.
+// otherUse says in the same way what a namespace is for besides Klusterlets. Who may not read Secrets in it does without.
 func otherUse(ctx context.Context, cluster client.Client, namespace *corev1.Namespace) (string, error) {
-	if name := namespace.Labels[fleet.LabelClusterName]; name != "" {
-		return "is that of ManagedCluster " + name, nil
-	}
-	if name := namespace.Labels[fleet.LabelCreatedByClusterManager]; name != "" {
-		return "is that of ClusterManager " + name, nil
-	}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(secrets)
-	name := types.NamespacedName{Namespace: namespace.Name, Name: fleet.SecretExternalHubKubeconfig}
-	switch err := cluster.Get(ctx, name, secret); {
-	case err == nil:
-		return "has Secret " + name.Name + ", of a hosted ClusterManager", nil
-	case notServed(err), apiclient.Denied(err):
-		return "", nil
-	default:
-		return "", fmt.Errorf("find out whether the namespace %s is that of a ClusterManager: %w", name.Namespace, err)
-	}
+	return namespaceuse.Of(namespace.Labels, func() (bool, error) {
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(secrets)
+		name := types.NamespacedName{Namespace: namespace.Name, Name: fleet.SecretExternalHubKubeconfig}
+		switch err := cluster.Get(ctx, name, secret); {
+		case err == nil:
+			return true, nil
+		case notServed(err), apiclient.Denied(err):
+			return false, nil
+		default:
+			return false, fmt.Errorf("find out whether the namespace %s is that of a ClusterManager: %w", name.Namespace, err)
+		}
+	})
 }
 
 // leaveUsed leaves those of the Klusterlet's namespaces on a cluster that have another use, because an earlier version has taken them, or

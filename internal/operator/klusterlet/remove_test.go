@@ -309,41 +309,28 @@ func TestNothingIsLeftHere(t *testing.T) {
 	}
 }
 
-// KL-32: the operator of hosted agents need not have the right to what agents have applied in its own cluster.
-func TestAppliedWorksMayNotBeRead(t *testing.T) {
+// KL-32: the operator of hosted agents needs neither the right to what agents have applied in its own cluster, nor that to list the
+// namespaces there, in which what Klusterlets share is found.
+func TestRemovalWithFewRights(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		l := layoutOf(klusterletWith(mode))
-		here := clusterToLeave(t)
-		here.Client = fake.NewClientBuilder().WithScheme(here.Scheme).WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				if _, applied := list.(*workv1.AppliedManifestWorkList); applied {
-					return denied("appliedmanifestworks")
-				}
-				return api.List(ctx, list, options...)
-			}}).Build()
-		if _, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l); (err == nil) != l.hosted {
-			t.Errorf("%s: %v", mode, err)
-		}
-	}
-}
-
-// KL-32: nor need it have the right to list the namespaces there, in which what Klusterlets share is found.
-func TestNamespacesMayNotBeListed(t *testing.T) {
-	t.Parallel()
-	for _, mode := range modes {
-		l := layoutOf(klusterletWith(mode))
-		here := clusterToLeave(t)
-		here.Client = fake.NewClientBuilder().WithScheme(here.Scheme).WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-				if _, typed := list.(*corev1.NamespaceList); typed {
-					return denied("namespaces")
-				}
-				return api.List(ctx, list, options...)
-			}}).Build()
-		waitsFor, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l)
-		if waitsFor != "" || (err == nil) != l.hosted {
-			t.Errorf("%s: waits for %q (%v)", mode, waitsFor, err)
+	for resource, refuses := range map[string]func(client.ObjectList) bool{
+		"appliedmanifestworks": func(list client.ObjectList) bool { _, is := list.(*workv1.AppliedManifestWorkList); return is },
+		"namespaces":           func(list client.ObjectList) bool { _, is := list.(*corev1.NamespaceList); return is },
+	} {
+		for _, mode := range modes {
+			l := layoutOf(klusterletWith(mode))
+			here := clusterToLeave(t)
+			here.Client = fake.NewClientBuilder().WithScheme(here.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if refuses(list) {
+						return denied(resource)
+					}
+					return api.List(ctx, list, options...)
+				}}).Build()
+			waitsFor, err := (&Controller{Operator: &frame.Operator{Management: here}}).removeHere(t.Context(), l)
+			if waitsFor != "" || (err == nil) != l.hosted {
+				t.Errorf("%s, %s: waits for %q (%v)", resource, mode, waitsFor, err)
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/namespaceuse"
 )
 
 // Bounds of the API that its CRD does not have.
@@ -24,10 +25,6 @@ const (
 	minStatusSync = 5 * time.Second
 	maxStatusSync = time.Hour
 )
-
-// reservedNames are those of namespaces in which no agent runs: the namespace of an agent is deleted with its Klusterlet.
-var reservedNames = sets.New("default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub,
-	fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn, fleet.NamespaceCredentials)
 
 // validate says what of a Klusterlet cannot be installed, beyond what the CRD refuses: naming the field, its value and what would be right.
 func validate(k *operatorv1.Klusterlet) error {
@@ -61,9 +58,9 @@ func validateName(k *operatorv1.Klusterlet) error {
 	case l.hosted && len(validation.IsDNS1123Label(k.Name)) > 0:
 		return invalid(path, k.Name, "agents of a hosted Klusterlet run in the namespace of its name, so it must have lower case letters, digits "+
 			"and hyphens only")
-	case l.hosted && (reservedNames.Has(k.Name) || k.Name == l.accounts):
+	case l.hosted && (namespaceuse.Reserved.Has(k.Name) || k.Name == l.accounts):
 		return invalid(path, k.Name, "agents of a hosted Klusterlet run in the namespace of its name, which has another use; choose another name")
-	case reservedNames.Has(l.accounts):
+	case namespaceuse.Reserved.Has(l.accounts):
 		return invalid(field.NewPath("spec", "namespace"), l.accounts,
 			"the namespace has another use, and would be deleted with the Klusterlet; choose another one")
 	}

@@ -100,16 +100,20 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.credentials.Namespace = "ns"
-			got := Check(t.Context(), test.credentials)
-			degraded := metav1.ConditionTrue
-			if test.reason == "HubConnectionFunctional" {
-				degraded = metav1.ConditionFalse
-			}
-			if got.Type != "HubConnectionDegraded" || got.Status != degraded || got.Reason != test.reason ||
-				!strings.Contains(got.Message, test.message) {
-				t.Errorf("got %+v", got)
-			}
+			wantConnection(t, Check(t.Context(), test.credentials), test.reason, test.message)
 		})
+	}
+}
+
+// wantConnection fails the test unless the condition is that of a connection with a reason, which alone says that it works.
+func wantConnection(t *testing.T, got metav1.Condition, reason, message string) {
+	t.Helper()
+	degraded := metav1.ConditionTrue
+	if reason == "HubConnectionFunctional" {
+		degraded = metav1.ConditionFalse
+	}
+	if got.Type != "HubConnectionDegraded" || got.Status != degraded || got.Reason != reason || !strings.Contains(got.Message, message) {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -149,14 +153,7 @@ func TestCheckByAWS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test.credentials.Namespace = "ns"
-			got := Check(t.Context(), test.credentials)
-			degraded := metav1.ConditionTrue
-			if test.reason == "HubConnectionFunctional" {
-				degraded = metav1.ConditionFalse
-			}
-			if got.Status != degraded || got.Reason != test.reason || !strings.Contains(got.Message, test.message) {
-				t.Errorf("got %+v", got)
-			}
+			wantConnection(t, Check(t.Context(), test.credentials), test.reason, test.message)
 		})
 	}
 	if (Credentials{AWS: true}).hash() == (Credentials{}).hash() {
