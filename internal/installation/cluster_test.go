@@ -30,11 +30,7 @@ func TestNew(t *testing.T) {
 	status := metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	var applied []string
 	api := http.NewServeMux()
-	api.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
-		answer(t, w, http.StatusOK, metav1.APIResourceList{
-			APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}},
-		})
-	})
+	discover(t, api, "/api/v1", metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true})
 	api.HandleFunc("GET /api/v1/namespaces/one/configmaps/{name}", func(w http.ResponseWriter, _ *http.Request) {
 		answer(t, w, http.StatusNotFound, metav1.Status{TypeMeta: status, Status: metav1.StatusFailure,
 			Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
@@ -48,15 +44,10 @@ func TestNew(t *testing.T) {
 		applied = append(applied, r.PathValue("name")+" by "+r.URL.Query().Get("fieldManager"))
 		answer(t, w, http.StatusCreated, configMap(r.PathValue("name")).Object)
 	})
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := serveAPI(t, api, "v1.4.0")
 	changes := map[string]Change{}
 	report := func(of Reference, change Change) { changes[of.String()] = change }
-	err = cluster.Apply(t.Context(), []*unstructured.Unstructured{configMap("few"), configMap("many")}, report)
+	err := cluster.Apply(t.Context(), []*unstructured.Unstructured{configMap("few"), configMap("many")}, report)
 	if !apierrors.IsForbidden(err) || err.Error() != "apply ConfigMap one/many: "+refused {
 		t.Errorf("error %v", err)
 	}
@@ -108,11 +99,9 @@ func TestApplyAdopts(t *testing.T) {
 		var patches []string
 		var applied unstructured.Unstructured
 		api := http.NewServeMux()
-		api.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
-			answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{
-				{Name: "namespaces", Kind: "Namespace"}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
-				{Name: "secrets", Kind: "Secret", Namespaced: true}}})
-		})
+		discover(t, api, "/api/v1", metav1.APIResource{Name: "namespaces", Kind: "Namespace"},
+			metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
+			metav1.APIResource{Name: "secrets", Kind: "Secret", Namespaced: true})
 		api.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 		api.HandleFunc("PATCH /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) {
 			patches = append(patches, r.Header.Get("Content-Type"))
@@ -125,12 +114,7 @@ func TestApplyAdopts(t *testing.T) {
 			}
 			answer(t, w, http.StatusOK, live.Object)
 		})
-		server := httptest.NewServer(api)
-		t.Cleanup(server.Close)
-		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		cluster := serveAPI(t, api, "v1.4.0")
 		if err := cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(Reference, Change) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -161,10 +145,7 @@ func TestApplyReplaces(t *testing.T) {
 	live := binding("old", "1")
 	var requests []string
 	api := http.NewServeMux()
-	api.HandleFunc("GET /apis/rbac.authorization.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
-		answer(t, w, http.StatusOK, metav1.APIResourceList{
-			APIResources: []metav1.APIResource{{Name: "clusterrolebindings", Kind: "ClusterRoleBinding"}}})
-	})
+	discover(t, api, "/apis/rbac.authorization.k8s.io/v1", metav1.APIResource{Name: "clusterrolebindings", Kind: "ClusterRoleBinding"})
 	api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 	api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
 		requests = append(requests, "apply")
@@ -183,14 +164,9 @@ func TestApplyReplaces(t *testing.T) {
 		live = nil
 		answer(t, w, http.StatusOK, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 	})
-	server := httptest.NewServer(api)
-	t.Cleanup(server.Close)
-	cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := serveAPI(t, api, "v1.4.0")
 	var changes []Change
-	err = cluster.Apply(t.Context(), []*unstructured.Unstructured{binding("new", "")}, func(_ Reference, change Change) {
+	err := cluster.Apply(t.Context(), []*unstructured.Unstructured{binding("new", "")}, func(_ Reference, change Change) {
 		changes = append(changes, change)
 	})
 	if err != nil || !slices.Equal(changes, []Change{Changed}) || strings.Join(requests, ", ") != "apply, delete, apply" {
@@ -215,23 +191,15 @@ func TestApplyPriorityClass(t *testing.T) {
 		applied.SetUID("1")
 		writes := 0
 		api := http.NewServeMux()
-		api.HandleFunc("GET /apis/scheduling.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
-			answer(t, w, http.StatusOK, metav1.APIResourceList{
-				APIResources: []metav1.APIResource{{Name: "priorityclasses", Kind: "PriorityClass"}}})
-		})
+		discover(t, api, "/apis/scheduling.k8s.io/v1", metav1.APIResource{Name: "priorityclasses", Kind: "PriorityClass"})
 		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
 			writes++
 			answer(t, w, http.StatusOK, applied.Object)
 		})
-		server := httptest.NewServer(api)
-		t.Cleanup(server.Close)
-		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		cluster := serveAPI(t, api, "v1.4.0")
 		var got Change
-		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(_ Reference, change Change) { got = change })
+		err := cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(_ Reference, change Change) { got = change })
 		if err != nil || got != want || writes > 0 != (want == Changed) {
 			t.Errorf("of %q: %s after %d writes: %v", app, got, writes, err)
 		}
@@ -270,10 +238,7 @@ func TestApplyDefinition(t *testing.T) {
 		live.SetAnnotations(test.live)
 		var applied, discovered int
 		api := http.NewServeMux()
-		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
-			answer(t, w, http.StatusOK, metav1.APIResourceList{
-				APIResources: []metav1.APIResource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
-		})
+		discover(t, api, "/apis/apiextensions.k8s.io/v1", metav1.APIResource{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"})
 		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, r *http.Request) {
 			applied++
@@ -289,13 +254,8 @@ func TestApplyDefinition(t *testing.T) {
 			}
 			answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}}})
 		})
-		server := httptest.NewServer(api)
-		t.Cleanup(server.Close)
-		cluster, err := New(&rest.Config{Host: server.URL}, release)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{definition}, func(_ Reference, change Change) {
+		cluster := serveAPI(t, api, release)
+		err := cluster.Apply(t.Context(), []*unstructured.Unstructured{definition}, func(_ Reference, change Change) {
 			if change != test.want {
 				t.Errorf("%s: it is %s", name, change)
 			}
@@ -339,14 +299,8 @@ func TestApplyDefinitionOverStored(t *testing.T) {
 		var steps []string
 		live := test.live
 		api := http.NewServeMux()
-		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
-			answer(t, w, http.StatusOK, metav1.APIResourceList{
-				APIResources: []metav1.APIResource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
-		})
-		api.HandleFunc("GET /apis/example.com/v1", func(w http.ResponseWriter, _ *http.Request) {
-			answer(t, w, http.StatusOK, metav1.APIResourceList{
-				APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing", Namespaced: true}}})
-		})
+		discover(t, api, "/apis/apiextensions.k8s.io/v1", metav1.APIResource{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"})
+		discover(t, api, "/apis/example.com/v1", metav1.APIResource{Name: "things", Kind: "Thing", Namespaced: true})
 		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
 		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
 			if steps = append(steps, "apply"); len(steps) == 1 {
@@ -371,13 +325,8 @@ func TestApplyDefinitionOverStored(t *testing.T) {
 			steps = append(steps, "write a")
 			answer(t, w, http.StatusOK, thing.Object)
 		})
-		server := httptest.NewServer(api)
-		t.Cleanup(server.Close)
-		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{test.desired}, func(Reference, Change) {})
+		cluster := serveAPI(t, api, "v1.4.0")
+		err := cluster.Apply(t.Context(), []*unstructured.Unstructured{test.desired}, func(Reference, Change) {})
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -411,4 +360,24 @@ func answer(t *testing.T, w http.ResponseWriter, code int, content any) {
 	if err := json.NewEncoder(w).Encode(content); err != nil {
 		t.Error(err)
 	}
+}
+
+// discover has an API serve the resources of a version.
+func discover(t *testing.T, api *http.ServeMux, version string, resources ...metav1.APIResource) {
+	t.Helper()
+	api.HandleFunc("GET "+version, func(w http.ResponseWriter, _ *http.Request) {
+		answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: resources})
+	})
+}
+
+// serveAPI is a cluster with an API, for a program of a version.
+func serveAPI(t *testing.T, api http.Handler, version string) *Cluster {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	cluster, err := New(&rest.Config{Host: server.URL}, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }
