@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -88,6 +90,34 @@ func TestApplyAgain(t *testing.T) {
 	clk.SetTime(backoff.Until)
 	if err := apply(); err != nil || string(read(ctx, t, c.Client, key).Data["content"]) != "ours" {
 		t.Errorf("when it is due: %v", err)
+	}
+}
+
+// KL-23: a definition that the last installation leaves, and the next one has again, is no dispute, however often that is.
+func TestApplyReleasedCRD(t *testing.T) {
+	t.Parallel()
+	crdScheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(crdScheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Client: fake.NewClientBuilder().WithScheme(crdScheme).Build(), applied: map[reference]state{},
+		backoff: repair.NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), repair.AtOnceByControllers), cache: emptyCache{},
+		Options: Options{Label: "installation", FieldManager: "operator", Scheme: crdScheme}}
+	for i := range repair.AtOnceByControllers + 2 {
+		crd := definition()
+		if err := c.Apply(t.Context(), "one", crd); err != nil {
+			t.Fatalf("installation %d: %v", i, err)
+		}
+		live := readCRD(t, c.Client, crd.Name)
+		if live.Labels["installation"] != "one" {
+			t.Fatalf("installation %d: the labels are %v", i, live.Labels)
+		}
+		if err := c.ReleaseCRD(t.Context(), live); err != nil {
+			t.Fatal(err)
+		}
+		if labels := readCRD(t, c.Client, crd.Name).Labels; labels["installation"] != "" {
+			t.Fatalf("installation %d leaves the labels %v", i, labels)
+		}
 	}
 }
 

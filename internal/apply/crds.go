@@ -140,6 +140,7 @@ func (c *Cluster) ReleaseCRD(ctx context.Context, crd client.Object) error {
 	if err := c.Client.Patch(ctx, crd, client.RawPatch(types.MergePatchType, change)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("release CustomResourceDefinition %s: %w", crd.GetName(), err)
 	}
+	c.forget(reference{CRDs, client.ObjectKeyFromObject(crd)})
 	return nil
 }
 

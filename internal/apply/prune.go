@@ -67,11 +67,7 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	if err != nil {
 		return err
 	}
-	name := reference{kind, client.ObjectKeyFromObject(object)}
-	c.mu.Lock()
-	delete(c.applied, name)
-	delete(c.ungranted, name)
-	c.mu.Unlock()
+	c.forget(reference{kind, client.ObjectKeyFromObject(object)})
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
@@ -84,6 +80,14 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 		return nil // the next event has what is there now
 	}
 	return err
+}
+
+// forget has an object that is applied again count as new: nobody else has undone it.
+func (c *Cluster) forget(name reference) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.applied, name)
+	delete(c.ungranted, name)
 }
 
 // List returns the objects of the installation of that kind, as they were last seen; none of a kind that may not be watched.
