@@ -1,5 +1,5 @@
-// Package namespaceuse knows which namespaces are for something else than a hub or an agent. A namespace is deleted with the hub or the agent
-// that runs in it, so operators and command line neither install there nor delete it.
+// Package namespaceuse knows which namespaces are for something else than a hub or an agent. A namespace is deleted with the hub or the
+// agent that runs in it, so operators and command line neither install there nor delete it.
 package namespaceuse
 
 import (
@@ -12,9 +12,9 @@ import (
 var Reserved = sets.New("default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub,
 	fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn, fleet.NamespaceCredentials)
 
-// Of says, as the rest of a sentence about a namespace with these labels, what that is for besides agents; empty if for nothing else. It may
-// be that of a managed cluster on a hub, or of a ClusterManager. That of a hosted one has no label, but the Secret with the kubeconfig of
-// the hub, which hasHubKubeconfig looks for.
+// Of says, as the rest of a sentence about a namespace with these labels, what that is for besides agents; empty if for nothing else. It
+// may be that of a managed cluster on a hub, or of a ClusterManager. That of a hosted one has no label, but the Secret with the kubeconfig
+// of the hub, which hasHubKubeconfig looks for.
 func Of(labels map[string]string, hasHubKubeconfig func() (bool, error)) (string, error) {
 	if cluster := labels[fleet.LabelClusterName]; cluster != "" {
 		return "is that of ManagedCluster " + cluster, nil
