@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
 // localProxy is the API of a cluster on this machine, for one kubectl: it adds to requests what kubectl has no flag for. Its port is any
@@ -54,9 +55,22 @@ func startLocalProxy(hub *hubapi.Hub, address, token string) (*localProxy, error
 		},
 	}
 	const headerTimeout = 10 * time.Second
-	server := &http.Server{Handler: http.StripPrefix(secret, proxy), ReadHeaderTimeout: headerTimeout, ErrorLog: proxy.ErrorLog}
+	server := &http.Server{Handler: http.StripPrefix(secret, asAccount(proxy)), ReadHeaderTimeout: headerTimeout, ErrorLog: proxy.ErrorLog}
 	go func() { _ = server.Serve(listener) }()
 	return &localProxy{server: server, url: "http://" + listener.Addr().String() + secret}, nil
+}
+
+// asAccount refuses requests that are to be of somebody else than the account: the hub would ask whether its user may be that, and the
+// cluster would take them for requests of the account all the same.
+func asAccount(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if api.Impersonates(r.Header) {
+			http.Error(w, "--as: with --sa, requests are those of the ManagedServiceAccount, which impersonates nobody: leave out one of the two",
+				http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (p *localProxy) close() { _ = p.server.Close() }

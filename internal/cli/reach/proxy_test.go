@@ -400,7 +400,7 @@ func TestKubectlGetsSignals(t *testing.T) {
 }
 
 // CA-43: with --sa, requests go to the cluster with the token of the account, in a header next to the credentials for the hub; upgraded
-// connections, too.
+// connections, too. None is sent that is to be of somebody else.
 func TestKubectlAsServiceAccount(t *testing.T) {
 	fakeKubectl(t, `echo "$KUBECONFIG"; echo "$KUBECACHEDIR"; cat >/dev/null`)
 	h := clitest.NewHubWithClusters(t)
@@ -431,6 +431,11 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 	}
 	if got := get(t, "http://"+server.Host+"/api/v1/pods"); !strings.Contains(got, "404") {
 		t.Errorf("without the path: %s", got)
+	}
+	for _, header := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Extra-Scopes"} {
+		if got := get(t, server.String()+"/api/v1/pods", header); !strings.Contains(got, "--as: with --sa") {
+			t.Errorf("with %s, the answer is %q", header, got)
+		}
 	}
 	if got := upgrade(t, server); got != want+" and hello" {
 		t.Errorf("over an upgraded connection: %q", got)
@@ -466,7 +471,8 @@ func answerHeaders(w http.ResponseWriter, r *http.Request) {
 	_ = buffered.Flush()
 }
 
-func get(t *testing.T, address string) string {
+// get sends credentials that are to be replaced, and somebody to impersonate in other headers.
+func get(t *testing.T, address string, impersonate ...string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -474,6 +480,9 @@ func get(t *testing.T, address string) string {
 	}
 	request.Header.Set("Authorization", "Bearer smuggled")
 	request.Header.Set(fleet.HeaderClusterAuthorization, "Bearer smuggled")
+	for _, header := range impersonate {
+		request.Header.Set(header, "limited")
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,4 +60,14 @@ func Attach(version schema.GroupVersion) string {
 		return fleet.SubresourceAttach
 	}
 	return fleet.SubresourceTunnel
+}
+
+// Impersonates reports whether a request asks an API server to take it for one of somebody else than whom its credential is of.
+func Impersonates(header http.Header) bool {
+	for key := range header {
+		if strings.HasPrefix(http.CanonicalHeaderKey(key), "Impersonate-") {
+			return true
+		}
+	}
+	return false
 }

@@ -4,10 +4,13 @@
 // Who has a token or a client certificate of the hub is that user, with the rights that the API of the hub requires. The token of a service
 // account that the hub does not know is left to the cluster, which may have issued it, such as that of a ManagedServiceAccount; and so is
 // that of an OIDC issuer whose tokens are for clusters. It says nothing about rights on the hub, and leads to the API server of the cluster
-// alone. Tokens of other kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then.
+// alone. Tokens of other kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then. Nobody is
+// impersonated with a credential for a cluster.
 package userserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -75,19 +78,34 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := token.Context(proxied.Context(), sent)
 	defer cancel()
 	proxied = proxied.WithContext(ctx) //nolint:contextcheck // token.Context is that of the request, but for its end
+	ofCluster, err := h.isOfCluster(r.Context(), sent)
+	switch {
+	case err != nil:
+		return err
+	case (ofCluster || proxied.Header.Get(fleet.HeaderClusterAuthorization) != "") && api.Impersonates(proxied.Header):
+		return apierrors.NewForbidden(schema.GroupResource{}, "", errImpersonates)
+	case ofCluster:
+		return h.leaveToCluster(w, proxied, sent)
+	}
+	h.API.ServeHTTP(w, proxied)
+	return nil
+}
+
+// errImpersonates says that a request would be one of whom its credential for the cluster is of, whomever it names: the API of the hub
+// knows who may impersonate whom there, and not on a cluster.
+var errImpersonates = errors.New("with a credential for the cluster, nobody is impersonated: leave out the headers Impersonate-*, " +
+	"such as those of --as, or send a credential of the hub alone")
+
+// isOfCluster reports whether a token is left to the cluster.
+func (h *Handler) isOfCluster(ctx context.Context, sent string) (bool, error) {
 	if !h.maybeOfCluster(sent) {
-		h.API.ServeHTTP(w, proxied)
-		return nil
+		return false, nil
 	}
-	_, ofHub, err := h.Tokens.AuthenticateToken(r.Context(), sent)
+	_, ofHub, err := h.Tokens.AuthenticateToken(ctx, sent)
 	if err != nil {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("the hub cannot say whose token this is: %v", err))
+		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("the hub cannot say whose token this is: %v", err))
 	}
-	if ofHub {
-		h.API.ServeHTTP(w, proxied)
-		return nil
-	}
-	return h.leaveToCluster(w, proxied, sent)
+	return !ofHub, nil
 }
 
 // asProxy writes a request as one for the subresource proxy of a cluster.

@@ -74,11 +74,17 @@ func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([
 
 func get(t *testing.T, target, authorization string) (int, string) {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
-	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer of-somebody")
+	header := http.Header{fleet.HeaderClusterAuthorization: {"Bearer of-somebody"}}
 	if authorization != "" {
-		r.Header.Set("Authorization", authorization)
+		header.Set("Authorization", authorization)
 	}
+	return getWith(t, target, header)
+}
+
+func getWith(t *testing.T, target string, header http.Header) (int, string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+	r.Header = header
 	w := httptest.NewRecorder()
 	newServer().ServeHTTP(w, r)
 	return w.Code, w.Body.String()
@@ -113,6 +119,34 @@ func TestWhoAsks(t *testing.T) {
 		code, got := get(t, "/c1/api", "Bearer "+token)
 		if code != http.StatusServiceUnavailable || !strings.Contains(got, "cannot say whose token this is: no answer") {
 			t.Errorf("while the hub does not answer: %d %s", code, got)
+		}
+	}
+}
+
+// CP-09: nobody is impersonated with a credential for the cluster, and the API of the hub says who is with one of the hub.
+func TestWhoImpersonates(t *testing.T) {
+	t.Parallel()
+	const refused = "with a credential for the cluster, nobody is impersonated"
+	for name, test := range map[string]struct {
+		token, forCluster, says string
+	}{
+		"a token of the hub":               {ofHub, "", "API c1/proxy/api"},
+		"a token of an issuer and the hub": {ofIssuerAndHub, "", "API c1/proxy/api"},
+		"an opaque token":                  {"opaque", "", "API c1/proxy/api"},
+		"a token of the cluster":           {ofCluster, "", refused},
+		"a token of the issuer":            {ofIssuer, "", refused},
+		"both, in two headers":             {ofHub, "Bearer " + ofCluster, refused},
+		"while the hub does not answer":    {unsure, "", "cannot say whose token this is"},
+	} {
+		for _, key := range []string{"Impersonate-User", "impersonate-user", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-Scopes"} {
+			header := http.Header{"Authorization": {"Bearer " + test.token}, key: {"limited"}}
+			if test.forCluster != "" {
+				header.Set(fleet.HeaderClusterAuthorization, test.forCluster)
+			}
+			code, got := getWith(t, "/c1/api", header)
+			if !strings.Contains(got, test.says) || (code == http.StatusForbidden) != (test.says == refused) {
+				t.Errorf("%s with %s: %d %s", name, key, code, got)
+			}
 		}
 	}
 }
