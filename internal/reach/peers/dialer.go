@@ -32,11 +32,11 @@ type dialer struct {
 	client *http.Client
 }
 
-// renew returns the access that there is now.
-func (d *dialers) renew(ctx context.Context, p *Peers) (*rest.Config, error) {
+// renew returns the access that there is now, or was at most so long ago.
+func (d *dialers) renew(ctx context.Context, p *Peers, ago time.Duration) (*rest.Config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.access != nil && p.Clock.Since(d.at) < trustFor {
+	if d.access != nil && p.Clock.Since(d.at) < ago {
 		return d.access, nil
 	}
 	access, err := p.Access(ctx)

@@ -4,6 +4,7 @@ package peers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -38,8 +39,10 @@ const (
 	// dialTimeout is how long all others have to open a stream, and connectTimeout how long one may take to answer that it listens.
 	dialTimeout    = 5 * time.Second
 	connectTimeout = 2 * time.Second
-	// trustFor is how long it takes at most until the credential and the CA are those that there are now.
-	trustFor = time.Minute
+	// trustFor is how long it takes at most until the credential and the CA are those that there are now. Where a process shows a
+	// certificate that the CA does not verify, it is doubtedFor: anybody may show one whose address is in a Lease.
+	trustFor   = time.Minute
+	doubtedFor = time.Second
 )
 
 // ErrNotThere says that no other process has a tunnel to a cluster.
@@ -208,7 +211,7 @@ func (p *Peers) Dial(ctx context.Context, cluster string) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel() // which ends no stream that is open
-	access, err := p.dialers.renew(ctx, p)
+	access, err := p.dialers.renew(ctx, p, trustFor)
 	if err != nil {
 		return nil, err
 	}
@@ -252,8 +255,21 @@ func first(answers <-chan answer, count int) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: %w", ErrNotThere, errors.Join(problems...))
 }
 
-// dial connects through one process. The error is NotFound if it has no tunnel to the cluster.
+// dial connects through one process, and once more if that has a certificate which only the CA that there is now verifies. The error is
+// NotFound if it has no tunnel to the cluster.
 func (p *Peers) dial(ctx context.Context, access *rest.Config, address, cluster string) (net.Conn, error) {
+	conn, err := p.dialWith(ctx, access, address, cluster)
+	if !errors.As(err, new(*tls.CertificateVerificationError)) {
+		return conn, err
+	}
+	current, renewErr := p.dialers.renew(ctx, p, doubtedFor)
+	if renewErr != nil || current == access {
+		return nil, err
+	}
+	return p.dialWith(ctx, current, address, cluster)
+}
+
+func (p *Peers) dialWith(ctx context.Context, access *rest.Config, address, cluster string) (net.Conn, error) {
 	d, err := p.dialers.get(access, address)
 	if err != nil {
 		return nil, err

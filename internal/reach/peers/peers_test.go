@@ -204,6 +204,35 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// CP-03: a process whose certificate is new is asked once more, with what verifies it now. That is read once a second at most.
+func TestRenewedCertificate(t *testing.T) {
+	t.Parallel()
+	other := process(t, "other", true)
+	t.Cleanup(other.Close)
+	clock, reads := clocktesting.NewFakeClock(time.Now()), 0
+	ca, _ := selfSigned(t)
+	p := New(Options{Version: api.Standalone, Clock: clock, Access: func(context.Context) (*rest.Config, error) {
+		reads++
+		return &rest.Config{Host: "https://example.com", BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
+	}})
+	p.observe(leaseOf(addressOf(other), clock.Now()))
+	for range 3 {
+		if _, err := p.Dial(t.Context(), "c1"); !errors.Is(err, ErrNotThere) || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("with the CA of before: %v", err)
+		}
+	}
+	if reads != 1 {
+		t.Errorf("in the same moment, the CA is read %d times", reads)
+	}
+	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})
+	clock.Step(doubtedFor)
+	conn, err := p.Dial(t.Context(), "c1")
+	if err != nil || reads != 2 {
+		t.Fatalf("with a new CA, which is read %d times: %v", reads, err)
+	}
+	_ = conn.Close()
+}
+
 // CP-03: a process announces itself to the others until it ends, and knows them while they renew their Leases.
 func TestLeases(t *testing.T) {
 	t.Parallel()
