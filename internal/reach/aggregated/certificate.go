@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -31,6 +32,8 @@ const (
 	checkInterval = time.Minute
 	// retryInterval is that until there is a certificate at all.
 	retryInterval = time.Second
+	// maxBefore is how many certificates of before stay in the caBundle: those of two renewals, each with its authority.
+	maxBefore = 4
 )
 
 // certificate is a serving certificate that this process makes, shares with others by a Secret, and has the API server verify by the
@@ -114,7 +117,7 @@ func (c *certificate) keep(ctx context.Context) {
 	}
 }
 
-// renew takes over the certificate of the Secret, or makes another one if that is of no use.
+// renew takes over the certificate of the Secret, or makes another one if that is of no use. It is in use when clients verify it.
 func (c *certificate) renew(ctx context.Context) error {
 	api, err := c.services.APIServices().Get(ctx, c.apiService, metav1.GetOptions{})
 	if err != nil {
@@ -131,9 +134,12 @@ func (c *certificate) renew(ctx context.Context) error {
 	missing := err != nil
 	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
 	if missing || !c.good(chain, key, host) {
-		if chain, key, err = c.replace(ctx, api, secret, missing, namespace, host); err != nil {
+		if chain, key, err = c.replace(ctx, secret, missing, namespace, host); err != nil {
 			return err
 		}
+	}
+	if missing {
+		api.Spec.CABundle = nil // who deletes the Secret does not trust what was in it any more
 	}
 	if err := c.haveVerified(ctx, api, chain); err != nil {
 		return err
@@ -183,8 +189,8 @@ func (c *certificate) good(chain, key []byte, host string) bool {
 	return c.clock.Now().Before(due) && isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
 }
 
-// replace makes a certificate and stores it. The API server accepts the one from before as well, which other processes still show.
-func (c *certificate) replace(ctx context.Context, api *apiregistrationv1.APIService, old *corev1.Secret, missing bool,
+// replace makes a certificate and stores it. Of several processes that do so at the same time, one does not fail.
+func (c *certificate) replace(ctx context.Context, old *corev1.Secret, missing bool,
 	namespace, host string) (chain, key []byte, err error) {
 	options := certutil.SelfSignedCertKeyOptions{Host: host, MaxAge: validity}
 	for _, host := range c.hosts {
@@ -196,9 +202,6 @@ func (c *certificate) replace(ctx context.Context, api *apiregistrationv1.APISer
 	}
 	chain, key, err = certutil.GenerateSelfSignedCertKeyWithOptions(options)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := c.haveVerified(ctx, api, append(bytes.Clone(chain), old.Data[corev1.TLSCertKey]...)); err != nil {
 		return nil, nil, err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.secret}, Type: corev1.SecretTypeTLS,
@@ -216,12 +219,20 @@ func (c *certificate) replace(ctx context.Context, api *apiregistrationv1.APISer
 	return chain, key, nil
 }
 
-// haveVerified puts certificates into the caBundle of the APIService, if they are not there.
+// haveVerified puts a certificate into the caBundle of the APIService, if it is not there, in front of those that other processes still
+// show. It fails if the APIService has changed meanwhile: what another process has put there would be lost.
 func (c *certificate) haveVerified(ctx context.Context, api *apiregistrationv1.APIService, chain []byte) error {
 	if bytes.Contains(api.Spec.CABundle, chain) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": chain}})
+	before, err := c.stillShown(api.Spec.CABundle)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": api.ResourceVersion},
+		"spec":     map[string]any{"caBundle": append(bytes.Clone(chain), before...)},
+	})
 	if err != nil {
 		return err
 	}
@@ -231,6 +242,13 @@ func (c *certificate) haveVerified(ctx context.Context, api *apiregistrationv1.A
 	}
 	*api = *changed
 	return nil
+}
+
+// stillShown are the newest of those certificates of a bundle that have not expired.
+func (c *certificate) stillShown(bundle []byte) ([]byte, error) {
+	all, _ := certutil.ParseCertsPEM(bundle) // which is an error without any
+	valid := slices.DeleteFunc(all, func(one *x509.Certificate) bool { return c.clock.Now().After(one.NotAfter) })
+	return certutil.EncodeCertificates(valid[:min(len(valid), maxBefore)]...)
 }
 
 func (c *certificate) use(chain, key []byte) {

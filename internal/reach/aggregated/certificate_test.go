@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -22,8 +24,8 @@ const apiServiceName, servingSecret = "v1alpha1.cluster.core.oam.dev", "cluster-
 
 // fixture is a cluster with the APIService.
 type fixture struct {
-	client   kubernetes.Interface
-	services aggregatorclient.Interface
+	client   *fake.Clientset
+	services *aggregatorfake.Clientset
 	clock    *clocktesting.FakeClock
 }
 
@@ -37,6 +39,19 @@ func newFixture() *fixture {
 func (f *fixture) replica() *certificate {
 	return &certificate{apiService: apiServiceName, secret: servingSecret, client: f.client,
 		services: f.services.ApiregistrationV1(), clock: f.clock}
+}
+
+// through has a process write to the cluster through a reaction, which may fail.
+func (f *fixture) through(c *certificate, reaction clienttesting.ReactionFunc) {
+	client, services := &fake.Clientset{}, &aggregatorfake.Clientset{}
+	for all, tracker := range map[*clienttesting.Fake]clienttesting.ObjectTracker{
+		&client.Fake: f.client.Tracker(), &services.Fake: f.services.Tracker()} {
+		for _, verb := range []string{"create", "update", "patch"} {
+			all.AddReactor(verb, "*", reaction)
+		}
+		all.AddReactor("*", "*", clienttesting.ObjectReaction(tracker))
+	}
+	c.client, c.services = client, services.ApiregistrationV1()
 }
 
 func (f *fixture) trusted(t *testing.T) []byte {
@@ -123,6 +138,79 @@ func TestCertificateIsRenewed(t *testing.T) {
 	f.clock.SetTime(start) // certificates are dated by the clock of the machine
 	if !bytes.Equal(f.renewed(t, second), renewed) {
 		t.Error("another process does not take the new one over")
+	}
+}
+
+// CG-01: of two processes that renew the certificate at the same time one does, and what it shows is verified all the time.
+func TestCertificateIsRenewedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	start := f.clock.Now()
+	first, second := f.replica(), f.replica()
+	old := f.renewed(t, first)
+	var renewed []byte
+	f.through(second, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if renewed == nil { // before its first write
+			renewed = f.renewed(t, first)
+		}
+		conflict := action.Matches("update", "secrets")
+		return conflict, nil, apierrors.NewConflict(corev1.Resource("secrets"), servingSecret, nil)
+	})
+	f.clock.Step(validity * 9 / 10)
+	if err := second.renew(t.Context()); !apierrors.IsConflict(err) || bytes.Equal(renewed, old) {
+		t.Errorf("the second one, too, renews the certificate: %v", err)
+	}
+	if trusted := f.trusted(t); !bytes.HasPrefix(trusted, renewed) || !bytes.Contains(trusted, old) {
+		t.Error("the API server does not accept both the certificate that the first shows and the one that the second does")
+	}
+	f.clock.SetTime(start)
+	if !bytes.Equal(f.renewed(t, second), renewed) {
+		t.Error("the second one does not take the certificate over")
+	}
+}
+
+// CG-01: a certificate whose process has stored it and then ended is taken over by the others, once the API server verifies it, too.
+func TestCertificateThatIsOnlyStored(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	start := f.clock.Now()
+	first, second := f.replica(), f.replica()
+	old := f.renewed(t, first)
+	f.through(second, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.Matches("patch", "apiservices"), nil, errors.New("ended")
+	})
+	f.clock.Step(validity * 9 / 10)
+	if err := second.renew(t.Context()); err == nil || !strings.Contains(err.Error(), "caBundle of APIService") {
+		t.Errorf("%v", err)
+	}
+	if chain, _ := second.CurrentCertKeyContent(); chain != nil {
+		t.Error("the process shows what the API server does not verify")
+	}
+	f.clock.SetTime(start)
+	renewed := f.renewed(t, first)
+	if trusted := f.trusted(t); bytes.Equal(renewed, old) || !bytes.HasPrefix(trusted, renewed) || !bytes.Contains(trusted, old) {
+		t.Error("the API server does not accept both")
+	}
+	if err := f.client.CoreV1().Secrets("ns").Delete(t.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if chain := f.renewed(t, first); !bytes.Equal(f.trusted(t), chain) {
+		t.Error("what was in a Secret that is deleted is trusted")
+	}
+}
+
+// CG-01: certificates of before are trusted until they expire, and only the newest of them.
+func TestCertificatesOfBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	c := f.replica()
+	chain := f.renewed(t, c)
+	if kept, err := c.stillShown(bytes.Repeat(chain, maxBefore)); err != nil || !bytes.Equal(kept, bytes.Repeat(chain, maxBefore/2)) {
+		t.Errorf("of too many, %s are kept, %v", kept, err)
+	}
+	f.clock.Step(validity)
+	if kept, err := c.stillShown(chain); err != nil || len(kept) > 0 {
+		t.Errorf("%s is kept after its end, %v", kept, err)
 	}
 }
 
