@@ -290,6 +290,52 @@ func TestPodCommands(t *testing.T) {
 	h.Run(t, "", "logs", "web-0", "--help").Succeeds(t, "capstan logs --cluster CLUSTER [-f] POD", "--sa")
 }
 
+// CA-43: such a command is for its cluster: flags of kubectl that lead elsewhere, or say who asks, are refused before "--".
+func TestPodCommandsStayOnTheCluster(t *testing.T) {
+	fakeKubectl(t, `printf '<%s>' "$@"`)
+	h := clitest.NewHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	const before = "where it says which hub"
+	for command, says := range map[string]string{
+		"exec web-0 --kubeconfig hub.yaml -- ls":           `--kubeconfig: behind "exec"`,
+		"logs --kubeconfig=hub.yaml web-0":                 before,
+		"cp web-0:/log ./log --context other":              `--context: behind "cp"`,
+		"port-forward --context=other web-0 80":            before,
+		"exec web-0 --server https://other -- ls":          "--server: with it, kubectl would leave the cluster",
+		"logs web-0 -s https://other":                      "--server",
+		"logs web-0 -fs=https://other":                     "--server",
+		"exec -itshttps://other web-0 -- ls":               "--server",
+		"logs web-0 --token x":                             "--token",
+		"logs web-0 --user=x":                              "--user",
+		"logs web-0 --username x --password x":             "--username",
+		"logs web-0 --password=x":                          "--password",
+		"logs web-0 --client-certificate x --client-key x": "--client-certificate",
+		"logs web-0 --client_key=x":                        "--client-key",
+		"logs web-0 --certificate-authority x":             "--certificate-authority",
+		"logs web-0 --certificate_authority=x":             "--certificate-authority",
+		"logs web-0 --insecure-skip-tls-verify":            "--insecure-skip-tls-verify",
+		"logs web-0 --tls-server-name x":                   "--tls-server-name",
+	} {
+		got := h.Run(t, "", append([]string{"--cluster", "cluster1"}, strings.Fields(command)...)...)
+		got.Fails(t, says)
+		if got.Out != "" {
+			t.Errorf("%s: kubectl has run: %s", command, got.Out)
+		}
+	}
+	for command, args := range map[string]string{
+		"exec web-0 --cluster cluster1 -- ls -s --kubeconfig x --token y":  "<exec><web-0><--><ls><-s><--kubeconfig><x><--token><y>",
+		"exec web-0 -csidecar -nshop --cluster cluster1 -- ls":             "<exec><web-0><-csidecar><-nshop><--><ls>",
+		"logs -lapp=store --as alice --cluster cluster1":                   "<logs><-lapp=store><--as><alice>",
+		"logs web-0 --insecure-skip-tls-verify-backend --cluster cluster1": "<logs><web-0><--insecure-skip-tls-verify-backend>",
+		"logs web-0 --cluster cluster1 --since 1h --tail -1":               "<logs><web-0><--since><1h><--tail><-1>",
+		"--context hub logs web-0 --cluster cluster1":                      "<logs><web-0>",
+	} {
+		if got := h.Run(t, "", strings.Fields(command)...); got.Code != 0 || got.Out != args {
+			t.Errorf("%s: %+v, want %s", command, got, args)
+		}
+	}
+}
+
 // CA-43: where there is no way to the cluster, that is said, and kubectl is left out of it. What the cluster says is for kubectl.
 func TestKubectlWithoutCluster(t *testing.T) {
 	fakeKubectl(t, "echo 'the server is unable' >&2; exit 1")
