@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -262,11 +262,11 @@ func (f *userServerFlags) validate(o *aggregated.Options, access []featuregate.F
 			return fmt.Errorf("--%s: %q is neither a name such as proxy.example.com nor an IP address", flagUserServerHosts, host)
 		}
 	}
-	return f.validateURL(access)
+	return f.validateURL(o, access)
 }
 
 // validateURL refuses URLs at which the port cannot be, and feature gates that need one.
-func (f *userServerFlags) validateURL(access []featuregate.Feature) error {
+func (f *userServerFlags) validateURL(o *aggregated.Options, access []featuregate.Feature) error {
 	switch {
 	case len(access) > 0 && (f.url == "" || f.port == 0):
 		return fmt.Errorf("--feature-gates=%s=true: clusters are reached by the user server: set --%s and --%s", access[0], flagUserServerPort,
@@ -281,12 +281,24 @@ func (f *userServerFlags) validateURL(access []featuregate.Feature) error {
 	if err != nil || at.Scheme != "https" || at.Host == "" || at.Host != strings.TrimPrefix(f.url, "https://") {
 		return fmt.Errorf("--%s=%q is no URL of a server: write it as https://HOST:PORT", flagUserServerURL, f.url)
 	}
-	isHost := func(host string) bool { return host == at.Hostname() || strings.HasPrefix(host, "*.") }
-	if len(f.hosts) > 0 && !slices.ContainsFunc(f.hosts, isHost) {
+	if made := o.SecureServing.ServerCert.CertKey.CertFile == ""; made && !f.isFor(at.Hostname()) {
 		return fmt.Errorf("--%s=%q: the certificate is not valid for %s: add it to --%s", flagUserServerURL, f.url, at.Hostname(),
 			flagUserServerHosts)
 	}
 	return nil
+}
+
+// isFor reports whether clients take a certificate for the hosts as one for this host: a wildcard stands for one label of a name.
+func (f *userServerFlags) isFor(host string) bool {
+	certificate := &x509.Certificate{}
+	for _, host := range f.hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			certificate.IPAddresses = append(certificate.IPAddresses, ip)
+		} else {
+			certificate.DNSNames = append(certificate.DNSNames, host)
+		}
+	}
+	return certificate.VerifyHostname(host) == nil
 }
 
 // direct is the port for clients that do not come through the API server, or nil.

@@ -86,3 +86,35 @@ func TestUserServerFlags(t *testing.T) {
 		}
 	}
 }
+
+// CP-07 CP-12: the URL of the user server is one that its certificate is valid for, as clients verify that.
+func TestUserServerURL(t *testing.T) {
+	t.Parallel()
+	hosts := []string{"proxy.example.com", "*.apps.example.com", "192.0.2.1", "2001:db8::1"}
+	for name, test := range map[string]struct {
+		url, certFile string
+		hosts         []string
+		valid         bool
+	}{
+		"a name":                    {url: "https://proxy.example.com:9092", hosts: hosts, valid: true},
+		"a name in capitals":        {url: "https://Proxy.Example.com", hosts: hosts, valid: true},
+		"another name":              {url: "https://other.example.com:9092", hosts: hosts},
+		"a name of the wildcard":    {url: "https://a.apps.example.com:9092", hosts: hosts, valid: true},
+		"below that":                {url: "https://a.b.apps.example.com:9092", hosts: hosts},
+		"the domain":                {url: "https://apps.example.com:9092", hosts: hosts},
+		"the end of it":             {url: "https://myapps.example.com:9092", hosts: hosts},
+		"an address":                {url: "https://192.0.2.1:9092", hosts: hosts, valid: true},
+		"another address":           {url: "https://192.0.2.2:9092", hosts: hosts},
+		"an address of IPv6":        {url: "https://[2001:db8:0::1]:9092", hosts: hosts, valid: true},
+		"no host":                   {url: "https://proxy.example.com:9092"},
+		"a certificate from a file": {url: "https://proxy.example.com:9092", certFile: "tls.crt", valid: true},
+	} {
+		options := aggregated.NewOptions()
+		options.SecureServing.ServerCert.CertKey.CertFile = test.certFile
+		flags := userServerFlags{port: 9092, hosts: test.hosts, url: test.url}
+		err := flags.validate(&options, []featuregate.Feature{featuregates.ClusterProfile})
+		if (err == nil) != test.valid || err != nil && !strings.Contains(err.Error(), "add it to --user-server-hosts") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
