@@ -30,6 +30,7 @@ type Storage struct {
 	endpoint  string
 	compactor compactor
 	uncached  map[schema.GroupResource]bool
+	trees     *fieldTrees
 }
 
 type compactor interface {
@@ -44,7 +45,7 @@ func New(client *clientv3.Client, endpoint string, options genericoptions.EtcdOp
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{endpoint: endpoint, uncached: map[schema.GroupResource]bool{}}
+	s := &Storage{endpoint: endpoint, uncached: map[schema.GroupResource]bool{}, trees: newFieldTrees()}
 	for resource, size := range sizes {
 		s.uncached[resource] = size == 0
 	}
@@ -93,7 +94,7 @@ func (r restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers) (storage.Interface,
 	factory.DestroyFunc, error) {
-	return s.open(config, prefix, newFunc, newListFunc)
+	return s.open(config, config.Codec, prefix, newFunc, newListFunc)
 }
 
 // cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that starts with
@@ -101,12 +102,18 @@ func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string,
 func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,
 	indexers *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
-	store, destroy, err := s.open(config, prefix, newFunc, newListFunc)
+	store, destroy, err := s.open(config, config.Codec, prefix, newFunc, newListFunc)
 	if err != nil {
 		return nil, nil, err
 	}
+	// What requests change is not from the cache, so it shares nothing.
+	source, destroySource, err := s.open(config, sharingFields{config.Codec, s.trees}, prefix, newFunc, newListFunc)
+	if err != nil {
+		destroy()
+		return nil, nil, err
+	}
 	demanded := &onDemand{Interface: store, config: cacher.Config{
-		Storage:             store,
+		Storage:             source,
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -121,24 +128,25 @@ func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string
 	}}
 	return demanded, sync.OnceFunc(func() {
 		demanded.stop()
+		destroySource()
 		destroy()
 	}), nil
 }
 
 // open does what the factory of storagebackend does with a connection.
-func (s *Storage) open(config *storagebackend.ConfigForResource, prefix string, newFunc,
+func (s *Storage) open(config *storagebackend.ConfigForResource, codec runtime.Codec, prefix string, newFunc,
 	newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	versioner := storage.APIObjectVersioner{}
-	decoder := etcd3.NewDefaultDecoder(config.Codec, versioner)
+	decoder := etcd3.NewDefaultDecoder(codec, versioner)
 	deleteCorrupt := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
 	if deleteCorrupt {
 		transformer, decoder = etcd3.WithCorruptObjErrorHandlingTransformer(transformer), etcd3.WithCorruptObjErrorHandlingDecoder(decoder)
 	}
-	store, err := etcd3.New(s.client, s.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
+	store, err := etcd3.New(s.client, s.compactor, codec, newFunc, newListFunc, config.Prefix, prefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, decoder, versioner)
 	if err != nil {
 		return nil, nil, err
