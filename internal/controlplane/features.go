@@ -20,6 +20,9 @@ var kubernetesFeatures = map[string]bool{
 	// Every few minutes all of etcd is read and decoded to be compared with the watch caches: with a thousand clusters that
 	// took 6 % of the processor and 130 MB, to find faults in Kubernetes' own cache.
 	"DetectCacheInconsistency": false,
+	// A watch cache keeps a snapshot of its B-tree for each event, so that each write copies a part of the tree, for lists of a former
+	// version: those that go on page by page. These are read from etcd.
+	"ListFromCacheSnapshot": false,
 	// Every minute, each watch cache returns its keys as of now. That of a kind of which nothing changes does not learn how far
 	// etcd is: it waits for three seconds, and fails, which is logged. Lists cost as much as there are objects then.
 	"SizeBasedListCostEstimate": false,
