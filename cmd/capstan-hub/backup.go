@@ -286,7 +286,7 @@ func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	tcp.Dialer{}.Use(config)
+	new(tcp.Dialer).Use(config)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)

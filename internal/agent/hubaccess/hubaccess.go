@@ -60,7 +60,7 @@ func connectToAPI(_ context.Context, config *clientcmdapi.Config, _ string) (*re
 	if err := forwardproxy.Use(reached); err != nil {
 		return nil, err
 	}
-	tcp.Dialer{Probe: true}.Use(reached)
+	(&tcp.Dialer{Probe: true}).Use(reached)
 	return reached, nil
 }
 

@@ -69,7 +69,7 @@ func New(config *rest.Config) (*Hub, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "capstan"
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
-	tcp.Dialer{}.Use(config) // a proxy that the kubeconfig names takes its place
+	new(tcp.Dialer).Use(config) // a proxy that the kubeconfig names takes its place
 	client, err := apiclient.New(config)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ type Options struct {
 // Client is a connection to a broker, which is made again whenever it is lost.
 type Client struct {
 	options    Options
+	dialer     tcp.Dialer
 	connection *autopaho.ConnectionManager
 
 	mu   sync.Mutex
@@ -110,7 +111,7 @@ func (c *Client) dial(ctx context.Context, _ autopaho.ClientConfig, server *url.
 	if err != nil {
 		return nil, err
 	}
-	connection, err := tcp.Dialer{}.DialContext(ctx, "tcp", server.Host)
+	connection, err := c.dialer.DialContext(ctx, "tcp", server.Host)
 	if err != nil || config == nil {
 		return connection, err
 	}

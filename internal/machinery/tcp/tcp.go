@@ -5,10 +5,12 @@ package tcp
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -30,34 +32,38 @@ const (
 // other end answers, however busy its process is. On a connection with data that is not acknowledged there are none.
 var Probes = net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2}
 
-// Dialer connects to servers by TCP. Its zero value is ready.
+// Dialer connects to a server by TCP. Its zero value is ready.
 type Dialer struct {
 	// Probe has a connection to one of several replicas end three seconds after its machine has gone, so that the client connects to another
 	// one: by Probes, and on Linux also while data waits for its acknowledgement. It is for servers that read all the time, as those of HTTP/2
 	// and tunnels do: one that leaves off reading for three seconds, until no more can be sent, counts as gone. A host has replicas if it has
 	// several addresses of a family. To one without, connections are not probed: there would be nowhere else to go.
 	Probe bool
+
+	turns turns
 }
 
 // Use has the clients of a configuration connect by the Dialer, unless the configuration says how they connect. Clients of one
 // configuration share a connection only if they share an http.Client then.
-func (d Dialer) Use(config *rest.Config) {
+func (d *Dialer) Use(config *rest.Config) {
 	if config.Dial == nil {
 		config.Dial = d.DialContext
 	}
 }
 
-// DialContext connects to HOST:PORT. It tries the addresses of the host, IPv6 and IPv4 in turn and else in the order of the resolver: the
-// next one as soon as one fails, or has not answered for 250 ms. The first connection is taken, and other attempts end. The error says of
-// each address that was tried why it cannot be reached.
-func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+// DialContext connects to HOST:PORT. It tries the addresses of the host, IPv6 and IPv4 in turn: the next one as soon as one fails, or has
+// not answered for 250 ms. The first connection is taken, and other attempts end. If the host has replicas, each connection begins at
+// another address than the one before; else they are in the order of the resolver. The error says of each address that was tried why it
+// cannot be reached.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel() // which does not end a connection
 	single := &net.Dialer{KeepAlive: keepAlive}
 	if hasNoName(address) {
 		return single.DialContext(ctx, network, address)
 	}
-	return racer{lookup: net.DefaultResolver.LookupNetIP, single: single.DialContext, probe: d.Probe}.dial(ctx, network, address)
+	r := racer{lookup: net.DefaultResolver.LookupNetIP, single: single.DialContext, probe: d.Probe, turns: &d.turns, choose: rand.IntN}
+	return r.dial(ctx, network, address)
 }
 
 // hasNoName reports whether an address is that of a single server without a lookup: an IP address, perhaps with a zone, or none, which is
@@ -77,6 +83,9 @@ type racer struct {
 	// single connects to one address.
 	single func(ctx context.Context, network, address string) (net.Conn, error)
 	probe  bool
+	turns  *turns
+	// choose returns a number below n.
+	choose func(n int) int
 }
 
 func (r racer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -84,12 +93,16 @@ func (r racer) dial(ctx context.Context, network, address string) (net.Conn, err
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
+	replicas := haveReplicas(found)
+	if replicas {
+		found = r.turns.begin(found, r.choose)
+	}
 	var addresses []string
 	for _, ip := range alternate(found) {
 		addresses = append(addresses, net.JoinHostPort(ip.String(), port))
 	}
 	conn, err := r.race(ctx, network, addresses)
-	if err == nil && r.probe && haveReplicas(found) {
+	if err == nil && r.probe && replicas {
 		probe(conn)
 	}
 	return conn, err
@@ -115,17 +128,13 @@ func (r racer) resolve(ctx context.Context, network, address string) (found []ne
 }
 
 // haveReplicas reports whether addresses are of more than one machine: one may have an address of each family.
-func haveReplicas(addresses []netip.Addr) bool {
-	families := map[bool]sets.Set[netip.Addr]{true: {}, false: {}}
-	for _, ip := range addresses {
-		families[ip.Is4()].Insert(ip)
-	}
-	return len(families[true]) > 1 || len(families[false]) > 1
+func haveReplicas(found []netip.Addr) bool {
+	first, second := families(found)
+	return sets.New(first...).Len() > 1 || sets.New(second...).Len() > 1
 }
 
-// alternate takes an address of each family in turn, beginning with that of the first.
-func alternate(found []netip.Addr) []netip.Addr {
-	var first, second, all []netip.Addr
+// families returns the addresses of the family of the first one, and those of the other.
+func families(found []netip.Addr) (first, second []netip.Addr) {
 	for _, ip := range found {
 		if ip.Is4() == found[0].Is4() {
 			first = append(first, ip)
@@ -133,11 +142,46 @@ func alternate(found []netip.Addr) []netip.Addr {
 			second = append(second, ip)
 		}
 	}
+	return first, second
+}
+
+// alternate takes an address of each family in turn, beginning with that of the first.
+func alternate(found []netip.Addr) (all []netip.Addr) {
+	first, second := families(found)
 	for len(first) > 0 {
 		all = append(all, first[0])
 		first, second = second, first[1:]
 	}
 	return append(all, second...)
+}
+
+// turns has each connection to a host begin at another address than the one before. A connection that is made says that a kernel answers:
+// the process may hang, or the address be that of another machine by now, and then a client has to come to another replica next.
+type turns struct {
+	mu sync.Mutex
+	// last is the address at which the last connection began.
+	last netip.Addr
+}
+
+// begin returns the addresses from the one on that follows the last: by their values, as a resolver may turn its answers around itself.
+// With none to follow, it begins anywhere in the family that the resolver prefers, so that clients spread over the replicas.
+func (t *turns) begin(found []netip.Addr, choose func(n int) int) []netip.Addr {
+	first, second := families(found)
+	first, second = inOrder(first), inOrder(second)
+	all := slices.Concat(first, second)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := choose(len(first))
+	if last := slices.Index(all, t.last); last >= 0 {
+		next = (last + 1) % len(all)
+	}
+	t.last = all[next]
+	return slices.Concat(all[next:], all[:next])
+}
+
+// inOrder returns each address once, in the order of their values.
+func inOrder(found []netip.Addr) []netip.Addr {
+	return slices.Compact(slices.SortedFunc(slices.Values(found), netip.Addr.Compare))
 }
 
 // probe has a connection end three seconds after the other end has gone. What fails leaves the connection to the keepalives that it had.

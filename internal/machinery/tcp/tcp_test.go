@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,8 +50,14 @@ func (h *host) racer() racer {
 			return found, nil
 		},
 		single: h.connect,
+		turns:  &turns{},
+		choose: theFirst,
 	}
 }
+
+// theFirst and theLast choose where the first connection to a host begins.
+func theFirst(int) int  { return 0 }
+func theLast(n int) int { return n - 1 }
 
 func (h *host) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	ip, _, err := net.SplitHostPort(address)
@@ -137,6 +145,85 @@ func TestDial(t *testing.T) {
 	}
 }
 
+// Each connection to one of several replicas begins at another address than the one before, in whatever order the resolver has them, until
+// all have been tried: of those before, a process hangs, or is that of another host.
+func TestDialBeginsElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		addresses []string
+		choose    func(n int) int
+		// turns is what the resolver does to its answers each time.
+		turns func([]string)
+		began []string
+	}{
+		"one address":             {[]string{"192.0.2.1"}, theFirst, nil, []string{"192.0.2.1", "192.0.2.1"}},
+		"one of each family":      {[]string{"2001:db8::1", "192.0.2.1"}, theFirst, nil, []string{"2001:db8::1", "2001:db8::1"}},
+		"two":                     {[]string{"192.0.2.1", "192.0.2.2"}, theFirst, nil, []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"}},
+		"two, from the second on": {[]string{"192.0.2.1", "192.0.2.2"}, theLast, nil, []string{"192.0.2.2", "192.0.2.1", "192.0.2.2"}},
+		"a resolver that turns them": {[]string{"192.0.2.1", "192.0.2.2"}, theFirst, slices.Reverse[[]string],
+			[]string{"192.0.2.1", "192.0.2.2", "192.0.2.1"}},
+		"one is there twice": {[]string{"192.0.2.1", "192.0.2.1", "192.0.2.2"}, theFirst, nil,
+			[]string{"192.0.2.1", "192.0.2.2", "192.0.2.1"}},
+		"three": {[]string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}, theFirst, nil,
+			[]string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"}},
+		"two of each family": {[]string{"2001:db8::1", "2001:db8::2", "192.0.2.1", "192.0.2.2"}, theLast, nil,
+			[]string{"2001:db8::2", "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"}},
+		"one of the family that comes first": {[]string{"2001:db8::1", "192.0.2.1", "192.0.2.2"}, theLast, nil,
+			[]string{"2001:db8::1", "192.0.2.1", "192.0.2.2", "2001:db8::1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := &host{addresses: test.addresses, answers: map[string]answer{}}
+				for _, address := range test.addresses {
+					h.answers[address] = answer{}
+				}
+				r := h.racer()
+				r.choose = test.choose
+				for range test.began {
+					conn, err := r.dial(t.Context(), "tcp", "hub.example.com:6443")
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = conn.Close() // nobody answers there
+					if test.turns != nil {
+						test.turns(h.addresses)
+					}
+				}
+				synctest.Wait()
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if !reflect.DeepEqual(h.tried, test.began) {
+					t.Errorf("the connections began at %v, want %v", h.tried, test.began)
+				}
+			})
+		})
+	}
+}
+
+// A connection that begins elsewhere goes on to all other addresses, of both families in turn.
+func TestDialGoesOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{addresses: []string{"2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.1"}, answers: map[string]answer{"192.0.2.1": {}}}
+		r := h.racer()
+		for range 2 {
+			conn, err := r.dial(t.Context(), "tcp", "hub.example.com:6443")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.Close()
+			synctest.Wait() // for the attempts that are ended
+		}
+		want := []string{"2001:db8::1", "192.0.2.1", "2001:db8::2", "192.0.2.1"}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !reflect.DeepEqual(h.tried, want) {
+			t.Errorf("it tried %v, want %v", h.tried, want)
+		}
+	})
+}
+
 // A connection that is made after another one was taken is closed.
 func TestDialClosesOthers(t *testing.T) {
 	t.Parallel()
@@ -214,7 +301,7 @@ func TestDialTooLate(t *testing.T) {
 		t.Errorf("a name: %v", err)
 	}
 	var timeout net.Error
-	if _, err := (Dialer{}).DialContext(ctx, "tcp", "192.0.2.1:6443"); !errors.As(err, &timeout) || timeout.Timeout() {
+	if _, err := new(Dialer).DialContext(ctx, "tcp", "192.0.2.1:6443"); !errors.As(err, &timeout) || timeout.Timeout() {
 		t.Errorf("an address: %v", err)
 	}
 }
@@ -245,7 +332,7 @@ func TestDialUnknown(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Dialer{}).DialContext(t.Context(), "tcp", "hub.example.com"); err == nil || !strings.Contains(err.Error(), "missing port") {
+	if _, err := new(Dialer).DialContext(t.Context(), "tcp", "hub.example.com"); err == nil || !strings.Contains(err.Error(), "missing port") {
 		t.Errorf("without a port: %v", err)
 	}
 }
@@ -260,6 +347,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := (&host{addresses: []string{"192.0.2.1", "127.0.0.1"}}).racer()
+	r.choose = theLast // by their values, which is the first here
 	silent := r.single
 	r.single = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if strings.HasPrefix(address, "192.0.2.1:") {
@@ -285,18 +373,57 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// A client that comes to a machine that is no hub, although it takes connections, comes to the hub by its next request.
+func TestClientComesElsewhere(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.NotFoundHandler()) // does not speak TLS
+	t.Cleanup(other.Close)
+	hub := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hub") }))
+	t.Cleanup(hub.Close)
+	servers := map[string]*httptest.Server{"192.0.2.1:6443": other, "192.0.2.2:6443": hub}
+	r := (&host{addresses: []string{"192.0.2.1", "192.0.2.2"}}).racer()
+	r.single = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, servers[address].Listener.Addr().String())
+	}
+	config := &rest.Config{Dial: r.dial, Proxy: http.ProxyURL(nil)}
+	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hub.Certificate().Raw})
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func() (*http.Response, error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com:6443", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.Do(request)
+	}
+	if response, err := get(); err == nil {
+		response.Body.Close()
+		t.Fatal("the machine that is no hub was not tried")
+	}
+	response, err := get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "hub" {
+		t.Errorf("%q answers, %v", body, err)
+	}
+}
+
 // A configuration that says how its clients connect keeps that.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("its own")
 	own := &rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, failure }}
-	Dialer{}.Use(own)
+	new(Dialer).Use(own)
 	if _, err := own.Dial(t.Context(), "tcp", "192.0.2.1:6443"); !errors.Is(err, failure) {
 		t.Errorf("%v", err)
 	}
 	listener := listen(t)
 	config := &rest.Config{}
-	Dialer{}.Use(config)
+	new(Dialer).Use(config)
 	conn, err := config.Dial(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: the options are %+v, want %+v", name, got, test.want)
 		}
 	}
-	conn, err := Dialer{Probe: true}.DialContext(t.Context(), "tcp", listener.Addr().String())
+	conn, err := (&Dialer{Probe: true}).DialContext(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func New(hub *rest.Config) (*Dialer, error) {
 	hub = rest.CopyConfig(hub)
 	hub.NextProtos = []string{tunnel.HTTP}
 	hub.Timeout = 0
-	tcp.Dialer{}.Use(hub)
+	new(tcp.Dialer).Use(hub)
 	client, err := rest.HTTPClientFor(hub)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for connections to clusters: %w", err)

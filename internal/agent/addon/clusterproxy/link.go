@@ -95,7 +95,7 @@ func (l *link) routeFor(c agentconfig.Config) (route, error) {
 		forwardproxy.Proxy{URL: proxy, Trust: rest.TLSClientConfig{CAData: c.Proxy.CABundle}}.Carry(config)
 	case set:
 		config.Dial, config.Proxy = nil, func(*http.Request) (*url.URL, error) { return nil, nil }
-		tcp.Dialer{Probe: true}.Use(config)
+		(&tcp.Dialer{Probe: true}).Use(config)
 	}
 	hub, err := rest.HTTPClientFor(config)
 	if err != nil {

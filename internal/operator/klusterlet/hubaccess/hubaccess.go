@@ -147,7 +147,7 @@ func review(ctx context.Context, secret *corev1.Secret, needed []authorizationv1
 		return "", nil, err
 	}
 	config.Timeout = requestTimeout
-	tcp.Dialer{}.Use(config)
+	new(tcp.Dialer).Use(config)
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return config.Host, nil, err
