@@ -17,8 +17,13 @@ func TestAsError(t *testing.T) {
 	failed := selected.Errors{"c3": errors.New("refused c3"), "c1": refused, "c2": errors.New("refused c2")}
 	for range 20 {
 		err := failed.AsError("work")
-		if want := "3 works could not be written, the first for cluster c1: refused c1"; err.Error() != want || !errors.Is(err, refused) {
+		if want := "3 works could not be written, the first for cluster c1: refused c1"; err.Error() != want {
 			t.Fatalf("got %q, want %q", err, want)
+		}
+		for cluster, one := range failed {
+			if !errors.Is(err, one) {
+				t.Errorf("the error of %s is not in it", cluster)
+			}
 		}
 	}
 	if got, want := (selected.Errors{"c1": refused}).AsError("work").Error(),
