@@ -223,6 +223,17 @@ func TestEveryControllerTriesAgainSoon(t *testing.T) {
 	}
 }
 
+// What other writers are in the way of is tried again by the same rule everywhere: that of retry.Conflicts, which makes a function of a
+// reconciler.
+func TestEveryControllerExpectsOtherWriters(t *testing.T) {
+	t.Parallel()
+	for _, c := range allControllers(t) {
+		if _, is := c.FieldByName("Do").Interface().(reconcile.Func); !is {
+			t.Errorf("the reconciler of %v is not one of retry.Conflicts", c.FieldByName("Name"))
+		}
+	}
+}
+
 // MS-06 MS-07: where a process of its own has the controllers of managed service accounts, it has all of them, under the same names, and
 // the controllers of add-ons leave that add-on to it.
 func TestServiceAccountsElsewhere(t *testing.T) {

@@ -108,7 +108,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	for _, s := range c.sources(mgr.GetCache()) {
 		builder = builder.WatchesRawSource(s)
 	}
-	return builder.Complete(c)
+	return builder.Complete(retry.Conflicts(c))
 }
 
 // Reconcile schedules a placement and writes what has changed.

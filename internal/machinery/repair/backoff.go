@@ -55,6 +55,28 @@ func (e *BackoffError) Error() string {
 		"metadata.managedFields or the audit log, and end one of the two", e.Object.Kind, e.Object.NamespacedName, e.Until.UTC().Format(time.RFC3339))
 }
 
+// DisputedUntil reports whether an error consists of BackoffErrors alone, and when the first of their objects may be repaired.
+func DisputedUntil(err error) (until time.Time, disputed bool) {
+	switch err := err.(type) { //nolint:errorlint // it takes the error apart
+	case *BackoffError:
+		return err.Until, true
+	case interface{ Unwrap() error }:
+		return DisputedUntil(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, part := range err.Unwrap() {
+			partUntil, partDisputed := DisputedUntil(part)
+			if !partDisputed {
+				return time.Time{}, false
+			}
+			if until.IsZero() || partUntil.Before(until) {
+				until = partUntil
+			}
+		}
+		return until, !until.IsZero()
+	}
+	return time.Time{}, false
+}
+
 // history is that of an object that was repaired.
 type history struct {
 	// repairs is how many there were without a pause of resetAfter, and deletions is how many of them made the object again.

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -167,6 +168,29 @@ func TestUndo(t *testing.T) {
 	first()
 	if h := b.objects[other]; h != (history{repairs: 1, deletions: 1, first: start.Add(2 * time.Second), last: clk.Now()}) {
 		t.Errorf("%+v", h)
+	}
+}
+
+// An error is a dispute if there is nothing else in it, however it is wrapped, and the first of several ends it.
+func TestDisputedUntil(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("refused")
+	disputed, later := &BackoffError{Until: start}, &BackoffError{Until: start.Add(time.Minute)}
+	for name, test := range map[string]struct {
+		err  error
+		want time.Time
+	}{
+		"none":               {},
+		"a failure":          {err: failure},
+		"a dispute":          {err: disputed, want: start},
+		"a dispute within":   {err: fmt.Errorf("write: %w", fmt.Errorf("apply: %w", disputed)), want: start},
+		"a dispute and more": {err: errors.Join(fmt.Errorf("apply: %w", disputed), failure)},
+		"deep within":        {err: fmt.Errorf("a: %w, b: %w", errors.Join(disputed, failure), disputed)},
+		"two disputes":       {err: errors.Join(later, disputed), want: start},
+	} {
+		if until, is := DisputedUntil(test.err); !until.Equal(test.want) || is == test.want.IsZero() {
+			t.Errorf("%s: %s, %t", name, until, is)
+		}
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // How long a reconcile waits after a conflict, which doubles, and how many in a row are no error.
@@ -15,13 +18,19 @@ const (
 	manyConflicts      = 6
 )
 
-// Conflicts has a reconciler try again shortly when another writer has changed an object since it was read: the cache learns of that
-// within a moment, and users need not know. Conflicts that do not end are an error as any other.
+// Conflicts has a reconciler try again when other writers are in its way, without an error. If one has changed an object since it was read,
+// that is shortly: the cache learns of it within a moment, and users need not know. Conflicts that do not end are an error as any other. If
+// others keep undoing what it writes, that is when the next repair is due: the delays after errors would grow with each event until then.
 func Conflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	inARow := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstAfterConflict, last)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
+		until, disputed := repair.DisputedUntil(err)
 		switch {
+		case disputed:
+			inARow.Forget(req)
+			log.FromContext(ctx).Info("Something is not written again yet", "reason", err.Error())
+			return reconcile.Result{RequeueAfter: Soonest(result.RequeueAfter, max(time.Until(until), time.Millisecond))}, nil
 		case !IsConflict(err):
 			inARow.Forget(req)
 			return result, err

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 var conflict = apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("it has changed"))
@@ -39,6 +42,44 @@ func TestConflicts(t *testing.T) {
 	}
 	failure = errors.New("no luck")
 	expect("something else", true, 0, 0)
+}
+
+// CM-20, KL-32: what others keep undoing is written again when that is due, however many events there are until then, but what else is due
+// is not put off. A failure besides is one.
+func TestDisputes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// after is when the dispute ends.
+		after time.Duration
+		due   time.Duration
+		other error
+		want  time.Duration
+		fails bool
+	}{
+		"a dispute":                 {after: 12 * time.Second, want: 12 * time.Second},
+		"more is due later":         {after: 12 * time.Second, due: time.Minute, want: 12 * time.Second},
+		"more is due before":        {after: 12 * time.Second, due: time.Second, want: time.Second},
+		"one that ends":             {want: time.Millisecond},
+		"a dispute and a failure":   {after: 12 * time.Second, other: errors.New("refused"), fails: true},
+		"a dispute and a conflict":  {after: 12 * time.Second, other: conflict, fails: true},
+		"one that has ended before": {after: -time.Second, want: time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				disputed := &repair.BackoffError{Until: time.Now().Add(test.after)}
+				r := Conflicts(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+					return reconcile.Result{RequeueAfter: test.due}, errors.Join(fmt.Errorf("apply: %w", disputed), test.other)
+				}))
+				for range 2 * manyConflicts {
+					result, err := r.Reconcile(t.Context(), reconcile.Request{})
+					if (err != nil) != test.fails || result != (reconcile.Result{RequeueAfter: test.want}) {
+						t.Errorf("%+v, %v", result, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestIsConflict(t *testing.T) {

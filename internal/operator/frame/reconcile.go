@@ -15,10 +15,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/machinery/patch"
-	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/rights"
 )
@@ -79,40 +77,7 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
-	return resultOf(ctx, due, err, r.Clock.Now())
-}
-
-// resultOf has what others keep undoing made again when that is due: the delays of a controller grow with each event in the meantime. With
-// any other failure besides, they are those of that.
-func resultOf(ctx context.Context, due time.Duration, err error, now time.Time) (ctrl.Result, error) {
-	until, disputed := disputedUntil(err)
-	if !disputed {
-		return ctrl.Result{RequeueAfter: due}, err
-	}
-	log.FromContext(ctx).Info("Something is not written again yet", "reason", err.Error())
-	return ctrl.Result{RequeueAfter: retry.Soonest(due, max(until.Sub(now), time.Millisecond))}, nil
-}
-
-// disputedUntil reports whether an error consists of disputes alone, and when the first of them may go on.
-func disputedUntil(err error) (until time.Time, disputed bool) {
-	switch err := err.(type) { //nolint:errorlint // it takes the error apart
-	case *repair.BackoffError:
-		return err.Until, true
-	case interface{ Unwrap() error }:
-		return disputedUntil(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, part := range err.Unwrap() {
-			partUntil, partDisputed := disputedUntil(part)
-			if !partDisputed {
-				return time.Time{}, false
-			}
-			if until.IsZero() || partUntil.Before(until) {
-				until = partUntil
-			}
-		}
-		return until, !until.IsZero()
-	}
-	return time.Time{}, false
+	return ctrl.Result{RequeueAfter: due}, err
 }
 
 // CheckSynced is an error until it is known what is installed.
@@ -136,7 +101,7 @@ func (r Reconciler[T]) remove(ctx context.Context, resource, before T) (ctrl.Res
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
 	}
-	return resultOf(ctx, PollInterval, err, r.Clock.Now())
+	return ctrl.Result{RequeueAfter: PollInterval}, err
 }
 
 // report writes the status. The metadata may have been written before.

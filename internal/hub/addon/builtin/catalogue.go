@@ -45,7 +45,7 @@ func (c *Catalogue) register(mgr ctrl.Manager) error {
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(gone())).
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 func gone() predicate.Predicate {

@@ -79,7 +79,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()})
-	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(c)
+	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(controllerretry.Conflicts(c))
 }
 
 // cameOrWent matches ManagedClusterAddOns that are deleted, or whose annotation about their installation changes.

@@ -63,7 +63,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 				return e.ObjectOld.GetAnnotations()[fleet.AnnotationLifecycle] != e.ObjectNew.GetAnnotations()[fleet.AnnotationLifecycle]
 			}})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // itself maps an add-on to itself. Its manager, its agent and the rollout also write its status, often several of them within a moment;

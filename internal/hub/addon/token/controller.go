@@ -69,7 +69,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&rbacv1.Role{}, ofAddOn, marked).
 		Watches(&rbacv1.RoleBinding{}, ofAddOn, marked).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(lookup.OnCluster(c.client)), builder.WithPredicates(decided())).
-		Complete(c)
+		Complete(retry.Conflicts(c))
 }
 
 // decided matches clusters that were denied, or accepted after that.

@@ -54,7 +54,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-expire").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(New(mgr.GetClient(), o))
+		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
 }
 
 // Reconcile deletes the cluster when its time is over and its agent no longer tries to join. An agent that does would create the cluster
