@@ -18,7 +18,7 @@ import (
 var grpcServer = &user.DefaultInfo{Name: "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
 	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management-hub", "system:authenticated"}}
 
-// askedByGRPC is a certificate request that the gRPC server makes for a user.
+// csrByGRPC is a certificate request that the gRPC server makes for a user.
 func csrByGRPC(t *testing.T, user, cluster string, bytes int) *unstructured.Unstructured {
 	t.Helper()
 	csr := request(t, bytes)

@@ -130,7 +130,7 @@ func webhooksFor(t *testing.T, resource string) (all []admissionregistrationv1.V
 	return all
 }
 
-// holds reports whether a match condition of a webhook holds for a write; old is nil for a creation.
+// matches reports whether a match condition of a webhook holds for a write; old is nil for a creation.
 func matches(t *testing.T, expression string, object, old *unstructured.Unstructured, subresource string, who user.Info) bool {
 	t.Helper()
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))

@@ -27,7 +27,7 @@ const rememberFor = 5 * time.Minute
 
 // NewClient is a client.NewClientFunc. Its client counts how often it makes the same write of an object again, within five minutes: creates
 // it, or updates or patches it with the same content. From the eleventh time on, a write that comes too early fails with a
-// repair.HeldError and is not sent. To write another content is no repair, nor is a write that changes nothing, nor to create what the
+// repair.BackoffError and is not sent. To write another content is no repair, nor is a write that changes nothing, nor to create what the
 // client itself has deleted. Server-side apply, patches of objects that were not read, and the writing of subresources are not counted.
 // Reads are those of package consistentclient.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {

@@ -49,7 +49,7 @@ type grpcAgent struct {
 	cluster, token string
 }
 
-// connect returns an agent with a token, a certificate, or neither.
+// connectByGRPC returns an agent with a token, a certificate, or neither.
 func connectByGRPC(t *testing.T, h *framework.GRPCHub, cluster, token string, certificates ...tls.Certificate) *grpcAgent {
 	t.Helper()
 	connection, err := grpc.NewClient(h.Address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{

@@ -85,7 +85,7 @@ func templateType() addonv1beta1.ConfigGroupResource {
 	return addonv1beta1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addontemplates"}
 }
 
-// desired refers to the template, or whatever configuration, and says that all are known.
+// installed is an add-on that refers to the template, or whatever configuration, and says that all are known.
 func installed(configurations ...string) addon.Installation {
 	installation := addontest.Installation("cluster1", "hello")
 	for _, text := range configurations {
