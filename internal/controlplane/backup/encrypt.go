@@ -22,7 +22,8 @@ func Encrypt(w io.Writer, passphrase string) (io.WriteCloser, error) {
 	return age.Encrypt(w, recipient)
 }
 
-// Decrypt returns a reader of a backup that may be encrypted: then it takes the passphrase.
+// Decrypt returns a reader of a backup, which is encrypted if and only if there is a passphrase: who gives one relies on it that nobody
+// without it has written the backup.
 func Decrypt(r io.Reader, passphrase string) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	start, err := buffered.Peek(len(encryptedBy))
@@ -30,6 +31,8 @@ func Decrypt(r io.Reader, passphrase string) (io.Reader, error) {
 		return nil, err
 	}
 	switch encrypted := bytes.Equal(start, encryptedBy); {
+	case !encrypted && passphrase != "":
+		return nil, errors.New("it is not encrypted, so anybody may have written it; leave out --passphrase-file if you trust it")
 	case !encrypted:
 		return buffered, nil
 	case passphrase == "":
