@@ -74,7 +74,8 @@ func (f *restoreFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
-	config, err := ocmconfig.Load(ocmconfig.Options{Dir: f.configDir, Explicit: explicit})
+	// Of the ports, which are the server's matter, those of a hub in a cluster include all others.
+	config, err := ocmconfig.Load(ocmconfig.Options{Dir: f.configDir, Explicit: explicit, InCluster: true})
 	if err != nil {
 		return err
 	}
