@@ -79,7 +79,7 @@ func (f *backupFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.context, "context", f.context, "Context of the kubeconfig (default: its current one).")
 	f.passphrase.add(flags, "encrypts the backup")
 	flags.StringVar(&f.directory, "directory", f.directory, "Folder for backups that are named for their times, instead of FILE.")
-	flags.IntVar(&f.keep, "keep", f.keep, "How many backups stay in --directory; 0 keeps all.")
+	flags.IntVar(&f.keep, "keep", f.keep, "How many of the backups that are named so stay in --directory, with the new one; 0 keeps all.")
 	flags.DurationVar(&f.every, "every", f.every,
 		"Write a backup to --directory now and then at this interval, until interrupted; after a failure, again within five minutes.")
 }
@@ -104,7 +104,7 @@ func (f *backupFlags) validate(args []string) error {
 
 func (f *backupFlags) run(ctx context.Context, args []string) error {
 	if f.every == 0 {
-		return f.once(ctx, args)
+		return withoutUntidy(os.Stderr, f.once(ctx, args))
 	}
 	repeat(ctx, f.every, func() error { return f.once(ctx, args) })
 	return nil
@@ -117,13 +117,7 @@ const retryAfter = 5 * time.Minute
 func repeat(ctx context.Context, every time.Duration, backUp func() error) {
 	for {
 		due := time.Now().Add(every)
-		err := backUp()
-		var untidy *untidyError
-		switch {
-		case err == nil || ctx.Err() != nil:
-		case errors.As(err, &untidy):
-			fmt.Fprintln(os.Stderr, "Error:", err)
-		default:
+		if err := withoutUntidy(os.Stderr, backUp()); err != nil && ctx.Err() == nil {
 			wait := min(retryAfter, every)
 			due = time.Now().Add(wait)
 			fmt.Fprintf(os.Stderr, "Error: %v; it is tried again in %s\n", err, wait)
@@ -142,6 +136,16 @@ func repeat(ctx context.Context, every time.Duration, backUp func() error) {
 // --keep remove older ones sooner.
 type untidyError struct{ error }
 
+// withoutUntidy writes down an untidyError instead of returning it: who runs the command, such as a Job, makes no other backup for it.
+func withoutUntidy(w io.Writer, err error) error {
+	var untidy *untidyError
+	if !errors.As(err, &untidy) {
+		return err
+	}
+	fmt.Fprintln(w, "Error:", err)
+	return nil
+}
+
 func (f *backupFlags) once(ctx context.Context, args []string) error {
 	if f.directory == "" {
 		return f.write(ctx, args[0])
@@ -151,11 +155,11 @@ func (f *backupFlags) once(ctx context.Context, args []string) error {
 	}
 	now := time.Now()
 	abandoned := removeAbandoned(f.directory, now) // it makes room first
-	name := backupPrefix + now.UTC().Format(backupTimeLayout) + backupExtension
+	name := backupName(now)
 	if err := f.write(ctx, filepath.Join(f.directory, name)); err != nil {
 		return errors.Join(err, abandoned)
 	}
-	if err := errors.Join(removeOldBackups(f.directory, f.keep), abandoned); err != nil {
+	if err := errors.Join(removeOldBackups(f.directory, name, f.keep), abandoned); err != nil {
 		return &untidyError{fmt.Errorf("the backup is complete, and older files stay: %w", err)}
 	}
 	return nil
@@ -183,19 +187,46 @@ func removeAbandoned(directory string, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// removeOldBackups leaves the last ones; all if keep is 0.
-func removeOldBackups(directory string, keep int) error {
-	found, err := filepath.Glob(filepath.Join(directory, backupPrefix+"*"+backupExtension))
-	if err != nil || keep == 0 {
+// removeOldBackups leaves so many backups: the one that was just written, and the last ones before it. Those that are dated later than that
+// one are of a clock that was wrong, and go first. What is not named as backups are stays, and everything does if keep is 0.
+func removeOldBackups(directory, written string, keep int) error {
+	if keep == 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(directory) // in the order of names
+	if err != nil {
 		return err
 	}
-	slices.Sort(found)
-	for _, old := range found[:max(0, len(found)-keep)] {
-		if err := os.Remove(old); err != nil {
-			return err
+	var before, later []string
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case !isBackupName(name) || name == written:
+		case name < written:
+			before = append(before, name)
+		default:
+			later = append(later, name)
 		}
 	}
-	return nil
+	others := slices.Concat(later, before)
+	var errs []error
+	for _, name := range others[:max(0, len(others)+1-keep)] {
+		err := os.Remove(filepath.Join(directory, name))
+		if !errors.Is(err, fs.ErrNotExist) { // another process may have removed it
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// backupName is that of the file of a backup in a folder.
+func backupName(at time.Time) string {
+	return backupPrefix + at.UTC().Format(backupTimeLayout) + backupExtension
+}
+
+// isBackupName reports whether a backup of any time is named so.
+func isBackupName(name string) bool {
+	at, err := time.Parse(backupPrefix+backupTimeLayout+backupExtension, name)
+	return err == nil && backupName(at) == name
 }
 
 // write writes a backup to a file that does not exist yet.

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +97,87 @@ func TestRepeatInAnUntidyFolder(t *testing.T) {
 			t.Errorf("the second backup is made after %s", took)
 		}
 	})
+}
+
+// Only a backup that is not complete is a failure, for which it would be made again.
+func TestUntidyFolderIsNoFailure(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("the hub does not answer")
+	for _, test := range []struct {
+		err, want error
+		says      string
+	}{
+		{},
+		{err: failure, want: failure},
+		{err: &untidyError{errors.New("operation not permitted")}, says: "Error: operation not permitted\n"},
+	} {
+		var said strings.Builder
+		if got := withoutUntidy(&said, test.err); !errors.Is(got, test.want) || said.String() != test.says {
+			t.Errorf("%v: returns %v and says %q, want %v and %q", test.err, got, said.String(), test.want, test.says)
+		}
+	}
+}
+
+// The backup that was just written stays, with the last ones before it: those with a later date are of a clock that was wrong. Files with
+// other names stay, too.
+func TestRemoveOldBackups(t *testing.T) {
+	t.Parallel()
+	const first, second, third, written = "hub-20260501T000000Z.backup", "hub-20260501T060000Z.backup", "hub-20260501T120000Z.backup",
+		"hub-20260501T180000Z.backup"
+	const ahead, further = "hub-20300101T000000Z.backup", "hub-20310101T000000Z.backup"
+	for name, test := range map[string]struct {
+		others  []string
+		keep    int
+		removed []string
+	}{
+		"all are kept":               {[]string{first, second, ahead}, 0, nil},
+		"the new one alone":          {[]string{first, second}, 1, []string{first, second}},
+		"the last two":               {[]string{first, second, third}, 2, []string{first, second}},
+		"fewer than are kept":        {[]string{first, second}, 9, nil},
+		"a clock was ahead":          {[]string{first, second, ahead, further}, 4, []string{ahead}},
+		"a clock is behind":          {[]string{ahead, further}, 1, []string{ahead, further}},
+		"names of others sort later": {[]string{first, "hub-before-upgrade.backup"}, 1, []string{first}},
+		"names of others sort first": {[]string{"hub-2026-before-upgrade.backup", first}, 1, []string{first}},
+		"names that are almost ours": {[]string{"hub-20260501T000000.5Z.backup", "hub-20261301T000000Z.backup", first + ".sha256",
+			"another-" + first}, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			directory := t.TempDir()
+			for _, file := range append(test.others, written) {
+				if err := os.WriteFile(filepath.Join(directory, file), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := removeOldBackups(directory, written, test.keep); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range append(test.others, written) {
+				_, err := os.Stat(filepath.Join(directory, file))
+				if removed := err != nil; removed != slices.Contains(test.removed, file) {
+					t.Errorf("%s is removed: %t, want only %v removed", file, removed, test.removed)
+				}
+			}
+		})
+	}
+}
+
+// An old backup that cannot be removed keeps no other from being removed, and is named.
+func TestRemoveOldBackupsGoesOn(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	stuck, old, written := filepath.Join(directory, "hub-20200101T000000Z.backup"), filepath.Join(directory, "hub-20210101T000000Z.backup"),
+		"hub-20220101T000000Z.backup"
+	// A folder that is not empty is not removed.
+	if err := errors.Join(os.MkdirAll(filepath.Join(stuck, "files"), 0o700), os.WriteFile(old, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeOldBackups(directory, written, 1); err == nil || !strings.Contains(err.Error(), stuck) {
+		t.Errorf("error %v, want one with %s", err, stuck)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is not removed: %v", old, err)
+	}
 }
 
 // The part of a backup that a killed process has left is removed, and nothing that may still be written, is complete, or is not ours.
