@@ -276,7 +276,7 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 		target, closeTarget = encrypted, encrypted.Close
 	}
 	both := io.TeeReader(body, target)
-	description, err := backup.Read(both, progress, nil)
+	description, err := backup.Read(ctx, both, progress, nil)
 	if err != nil {
 		return fmt.Errorf("the hub did not send all of the backup: %w", err)
 	}

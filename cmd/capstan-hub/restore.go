@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ in again. What is printed at the end says what to do about that.`,
   kubectl -n ` + fleet.NamespaceHub + ` delete configmap ` + fleet.ConfigMapWorksHeld,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return flags.run(command.OutOrStdout(), args[0], command.Flags().Changed("controlplane-config-dir"))
+			return flags.run(command.Context(), command.OutOrStdout(), args[0], command.Flags().Changed("controlplane-config-dir"))
 		},
 	}
 	flags.add(command.Flags())
@@ -73,7 +74,7 @@ func (f *restoreFlags) add(flags *pflag.FlagSet) {
 			fleet.ConfigMapWorksHeld+" is deleted.")
 }
 
-func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
+func (f *restoreFlags) run(ctx context.Context, out io.Writer, file string, explicit bool) error {
 	// Of the ports, which are the server's matter, those of a hub in a cluster include all others.
 	config, err := ocmconfig.Load(ocmconfig.Options{Dir: f.configDir, Explicit: explicit, InCluster: true})
 	if err != nil {
@@ -91,7 +92,7 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
-	description, err := backup.Restore(content, backup.Target{
+	description, err := backup.Restore(ctx, content, backup.Target{
 		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), SuspendWorks: f.suspendWorks,
 		Progress: progress,
 	})
@@ -144,7 +145,7 @@ which files the hub needs besides. FILE "-" is the standard input.`,
 			if format != "" && format != "json" {
 				return fmt.Errorf("-o %s: use json, or leave it out", format)
 			}
-			return checkBackup(command.OutOrStdout(), args[0], passphrase, format)
+			return checkBackup(command.Context(), command.OutOrStdout(), args[0], passphrase, format)
 		},
 	}
 	passphrase.add(command.Flags(), "decrypts the backup")
@@ -152,7 +153,7 @@ which files the hub needs besides. FILE "-" is the standard input.`,
 	return command
 }
 
-func checkBackup(out io.Writer, file string, passphrase passphraseFile, format string) (err error) {
+func checkBackup(ctx context.Context, out io.Writer, file string, passphrase passphraseFile, format string) (err error) {
 	content, err := openBackup(file, passphrase)
 	if err != nil {
 		return err
@@ -163,14 +164,16 @@ func checkBackup(out io.Writer, file string, passphrase passphraseFile, format s
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
+	defer context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })()
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
-	description, err := backup.Extract(content, dir, progress)
+	description, err := backup.Extract(ctx, content, dir, progress)
 	if err != nil {
 		return err
 	}
-	contents, err := backup.ReadContents(dir, description, progress)
+	contents, err := backup.ReadContents(ctx, dir, description, progress)
 	if err != nil {
 		return err
 	}

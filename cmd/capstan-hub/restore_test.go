@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -27,8 +28,25 @@ func TestRestoreWithAnyPort(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{"", "apiserver: {port: 0}\n", "apiserver: {port: 443}\n"} {
 		f := restoreFlags{configDir: writeConfig(t, config)}
-		if err := f.run(io.Discard, filepath.Join(f.configDir, "missing.backup"), true); !errors.Is(err, fs.ErrNotExist) {
+		if err := f.run(t.Context(), io.Discard, filepath.Join(f.configDir, "missing.backup"), true); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("with %q, restoring a missing file ends with %v", config, err)
 		}
+	}
+}
+
+// A check that is interrupted ends, and leaves none of the files of the backup.
+func TestInterruptedCheck(t *testing.T) {
+	temporary, file := t.TempDir(), filepath.Join(t.TempDir(), "hub.backup")
+	t.Setenv("TMPDIR", temporary)
+	if err := os.WriteFile(file, []byte("a backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if err := checkBackup(ctx, io.Discard, file, "", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	if entries, err := os.ReadDir(temporary); err != nil || len(entries) != 0 {
+		t.Errorf("it leaves %v, %v", entries, err)
 	}
 }

@@ -94,7 +94,7 @@ func backupOf(t *testing.T, h *testHub) *backup.Description {
 	response, err := client.Do(request)
 	must(t, err)
 	defer response.Body.Close()
-	description, err := backup.Read(response.Body, nil, nil)
+	description, err := backup.Read(t.Context(), response.Body, nil, nil)
 	must(t, err)
 	return description
 }

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -100,10 +101,15 @@ func (a *archive) close() error {
 	return errors.Join(a.files.Close(), a.compressed.Close())
 }
 
-// Read reads a backup to its end and checks it. Meanwhile it hands the files with keys and the database to save, which reads their content;
-// nil saves nothing. What was saved is a backup only if Read returns no error.
-func Read(r io.Reader, progress *Progress, save func(name string, content io.Reader) error) (*Description, error) {
-	compressed, err := gzip.NewReader(bufio.NewReader(r))
+// Read reads a backup to its end and checks it, unless ctx ends first. Meanwhile it hands the files with keys and the database to save,
+// which reads their content; nil saves nothing. What was saved is a backup only if Read returns no error.
+func Read(ctx context.Context, r io.Reader, progress *Progress, save func(name string, content io.Reader) error) (*Description, error) {
+	compressed, err := gzip.NewReader(bufio.NewReader(readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})))
 	if err != nil {
 		return nil, fmt.Errorf("this is no backup of a hub: %w", err)
 	}
@@ -118,6 +124,11 @@ func Read(r io.Reader, progress *Progress, save func(name string, content io.Rea
 	}
 	return reading.description, err
 }
+
+type readerFunc func(p []byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // reading is a backup that is being read.
 type reading struct {

@@ -70,7 +70,7 @@ func written(t *testing.T, s *Source) []byte {
 func TestReadWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
-	description, err := Read(bytes.NewReader(written(t, newSource(t))), nil, func(name string, content io.Reader) error {
+	description, err := Read(t.Context(), bytes.NewReader(written(t, newSource(t))), nil, func(name string, content io.Reader) error {
 		all, err := io.ReadAll(content)
 		files[name] = string(all)
 		return err
@@ -94,7 +94,7 @@ func TestCutOff(t *testing.T) {
 	t.Parallel()
 	whole := written(t, newSource(t))
 	for length := range whole {
-		if _, err := Read(bytes.NewReader(whole[:length]), nil, nil); err == nil {
+		if _, err := Read(t.Context(), bytes.NewReader(whole[:length]), nil, nil); err == nil {
 			t.Fatalf("the first %d of %d bytes are a backup", length, len(whole))
 		}
 	}
@@ -167,11 +167,13 @@ func TestDamaged(t *testing.T) {
 			return content
 		},
 	} {
-		if _, err := Read(bytes.NewReader(rewritten(t, whole, change)), nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := Read(t.Context(), bytes.NewReader(rewritten(t, whole, change)), nil, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	if _, err := Read(strings.NewReader("nothing of the kind"), nil, nil); err == nil || !strings.Contains(err.Error(), "no backup of a hub") {
+	_, err := Read(t.Context(), strings.NewReader("nothing of the kind"), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "no backup of a hub") {
 		t.Errorf("error %v of another file", err)
 	}
 }
@@ -191,7 +193,7 @@ func TestKeysAreOfTheDatabase(t *testing.T) {
 		return database("objects")
 	}
 	keys := ""
-	_, err := Read(bytes.NewReader(written(t, s)), nil, func(name string, content io.Reader) error {
+	_, err := Read(t.Context(), bytes.NewReader(written(t, s)), nil, func(name string, content io.Reader) error {
 		all, err := io.ReadAll(content)
 		if name == "cert/root-ca.key" {
 			keys = string(all)
@@ -340,11 +342,11 @@ func TestRestore(t *testing.T) {
 
 	extracted := t.TempDir()
 	progress := &Progress{}
-	description, err := Extract(bytes.NewReader(whole), extracted, progress)
+	description, err := Extract(t.Context(), bytes.NewReader(whole), extracted, progress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	contents, err := ReadContents(extracted, description, progress)
+	contents, err := ReadContents(t.Context(), extracted, description, progress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,16 +367,16 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(bytes.NewReader(whole[:len(whole)/2]), to); err == nil {
+	if _, err := Restore(t.Context(), bytes.NewReader(whole[:len(whole)/2]), to); err == nil {
 		t.Error("half a backup was restored")
 	}
-	if _, err := Restore(bytes.NewReader(whole), to); err != nil {
+	if _, err := Restore(t.Context(), bytes.NewReader(whole), to); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := progress.String(), "making a storage of it"; got != want {
 		t.Errorf("the progress is %q, want %q", got, want)
 	}
-	if _, err := Restore(bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "there is a hub already") {
+	if _, err := Restore(t.Context(), bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "there is a hub already") {
 		t.Errorf("restored again: %v", err)
 	}
 	key, err := os.ReadFile(filepath.Join(to.DataDir, "cert", "root-ca.key"))

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,8 +21,8 @@ type Contents struct {
 	Objects map[string]int `json:"objects"`
 }
 
-// ReadContents reads the database of a backup that was extracted to a folder.
-func ReadContents(dir string, d *Description, progress *Progress) (*Contents, error) {
+// ReadContents reads the database of a backup that was extracted to a folder, unless ctx ends first.
+func ReadContents(ctx context.Context, dir string, d *Description, progress *Progress) (*Contents, error) {
 	db, err := bbolt.Open(filepath.Join(dir, storageFile), 0o400, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of the backup: %w", err)
@@ -40,6 +41,9 @@ func ReadContents(dir string, d *Description, progress *Progress) (*Contents, er
 		read := progress.counting("counting objects in revisions")
 		// In the order of revisions.
 		return bucket.ForEach(func(revision, value []byte) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			read.Add(1)
 			var kv mvccpb.KeyValue
 			if err := proto.Unmarshal(value, &kv); err != nil {

@@ -18,7 +18,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(file.Bytes())
 	f.Add(file.Bytes()[:file.Len()/2])
 	f.Fuzz(func(t *testing.T, content []byte) {
-		description, err := Read(bytes.NewReader(content), nil, func(name string, content io.Reader) error {
+		description, err := Read(t.Context(), bytes.NewReader(content), nil, func(name string, content io.Reader) error {
 			if !filepath.IsLocal(name) {
 				t.Errorf("it hands out %q", name)
 			}

@@ -40,7 +40,7 @@ resources:
 			t.Parallel()
 			s := newSource(t)
 			s.Supplied = test.supplied
-			description, err := Read(bytes.NewReader(written(t, s)), nil, nil)
+			description, err := Read(t.Context(), bytes.NewReader(written(t, s)), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ func TestProgress(t *testing.T) {
 	s.Snapshot = func() Snapshot { return database(strings.Repeat("objects...", 300_000)) }
 	progress := &Progress{}
 	halfway := ""
-	_, err := Read(bytes.NewReader(written(t, s)), progress, func(name string, content io.Reader) error {
+	_, err := Read(t.Context(), bytes.NewReader(written(t, s)), progress, func(name string, content io.Reader) error {
 		if name != storageFile {
 			return nil
 		}

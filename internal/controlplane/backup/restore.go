@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -34,37 +36,74 @@ type Target struct {
 // SuspendWorksFile is what has a hub withhold its works from agents when it starts, in its data directory.
 func SuspendWorksFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
 
-// Restore makes the data directory that of the hub in the backup. It has to have no hub so far. If it fails, the folder has none.
-func Restore(r io.Reader, to Target) (_ *Description, err error) {
+// Restore makes the data directory that of the hub in the backup, unless ctx ends first. It has to have no hub so far. If it fails, the
+// folder has none.
+func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err error) {
 	lock, err := datadir.Acquire(to.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	keys, member := filepath.Join(to.DataDir, keysFolder), etcd.MemberDir(to.EtcdDir)
-	for _, folder := range []string{keys, member} {
-		if err := isEmpty(folder); err != nil {
-			return nil, err
-		}
+	if err := clearUp(to, keys, member); err != nil {
+		return nil, err
 	}
-	staging, err := os.MkdirTemp(to.DataDir, "restore-")
+	staging, err := os.MkdirTemp(to.DataDir, stagingPrefix)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	description, err := Extract(r, staging, to.Progress)
+	description, err := Extract(ctx, r, staging, to.Progress)
 	if err != nil {
 		return nil, err
 	}
 	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
-	if err := createEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
+	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
 		return nil, err
 	}
 	if err := installKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(member))
 	}
 	return description, nil
+}
+
+// stagingPrefix is how the names of folders start in which a restore has what it puts in place later. They have keys and Secrets.
+const stagingPrefix = "capstan-restore-"
+
+// clearUp removes what a restore has left that was killed, and fails if there is a hub.
+func clearUp(to Target, keys, member string) error {
+	for _, folder := range []string{to.DataDir, to.EtcdDir} {
+		if err := removeStaging(folder); err != nil {
+			return fmt.Errorf("remove what a restore has left that was killed: %w", err)
+		}
+	}
+	for _, folder := range []string{keys, member} {
+		if err := isEmpty(folder); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(SuspendWorksFile(to.DataDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what a restore has left that was killed: %w", err)
+	}
+	return nil
+}
+
+// removeStaging removes the folders that are named by stagingPrefix. The lock of the data directory says that no other restore uses them.
+func removeStaging(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), stagingPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installKeys makes the data directory that of a hub, and marks it if the hub is to withhold its works. If it fails, there is no mark.
@@ -85,18 +124,21 @@ func installKeys(staged, keys string, to Target) error {
 	return fmt.Errorf("put the keys in place: %w", err)
 }
 
-// createEtcd makes the storage of a database, in a folder that may be a disk of its own.
-func createEtcd(database, dir string) (err error) {
+// createEtcd makes the storage of a database, in a folder that may be a disk of its own. It is not put in place if ctx ends meanwhile.
+func createEtcd(ctx context.Context, database, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	staging, err := os.MkdirTemp(dir, "restore-")
+	staging, err := os.MkdirTemp(dir, stagingPrefix)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
 	made, member := etcd.MemberDir(staging), etcd.MemberDir(dir)
 	if err := restoreEtcd(database, made); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(member), os.Rename(made, member)); err != nil { // it is empty
@@ -117,9 +159,9 @@ func isEmpty(folder string) error {
 	return nil
 }
 
-// Extract checks a backup, and puts its files below a folder.
-func Extract(r io.Reader, dir string, progress *Progress) (*Description, error) {
-	return Read(r, progress, func(name string, content io.Reader) error {
+// Extract checks a backup, and puts its files below a folder, unless ctx ends first.
+func Extract(ctx context.Context, r io.Reader, dir string, progress *Progress) (*Description, error) {
+	return Read(ctx, r, progress, func(name string, content io.Reader) error {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(path.Dir(file), 0o700); err != nil {
 			return err

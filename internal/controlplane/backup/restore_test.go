@@ -2,29 +2,51 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 )
 
-// A restored hub is to withhold its works where that was requested. A restore that fails leaves nothing that has the next one do so.
-func TestHoldWorks(t *testing.T) {
-	t.Parallel()
+// restorable is a backup with the database of an etcd.
+func restorable(t *testing.T, prepare func(*Source)) []byte {
+	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	backup := func(prepare func(*Source)) []byte {
-		s := newSource(t)
-		s.Snapshot = func() Snapshot { return server.Snapshot() }
+	s := newSource(t)
+	s.Snapshot = func() Snapshot { return server.Snapshot() }
+	if prepare != nil {
 		prepare(s)
-		return written(t, s)
 	}
-	whole := backup(func(*Source) {})
+	return written(t, s)
+}
+
+// expectNoHub fails unless there is nothing of a hub, nor of what was to be one.
+func expectNoHub(t *testing.T, to Target) {
+	t.Helper()
+	entries, err := os.ReadDir(to.DataDir)
+	if err != nil || len(entries) != 1 { // the lock
+		t.Errorf("the data directory has %v, %v", entries, err)
+	}
+	entries, err = os.ReadDir(to.EtcdDir)
+	if len(entries) != 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of the etcd has %v, %v", entries, err)
+	}
+}
+
+// A restored hub is to withhold its works where that was requested. A restore that fails leaves nothing that has the next one do so.
+func TestHoldWorks(t *testing.T) {
+	t.Parallel()
+	whole := restorable(t, nil)
 	for name, test := range map[string]struct {
 		content []byte
 		prepare func(Target) error
@@ -36,7 +58,7 @@ func TestHoldWorks(t *testing.T) {
 		"the storage cannot be made": {content: whole, suspend: true, fails: true, prepare: func(to Target) error {
 			return errors.Join(os.Remove(to.EtcdDir), os.Symlink("nowhere", to.EtcdDir))
 		}},
-		"the backup has no keys": {content: backup(func(s *Source) { s.KeysDir = t.TempDir() }), suspend: true, fails: true},
+		"the backup has no keys": {content: restorable(t, func(s *Source) { s.KeysDir = t.TempDir() }), suspend: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,22 +68,77 @@ func TestHoldWorks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := Restore(bytes.NewReader(test.content), to); (err != nil) != test.fails {
+			if _, err := Restore(t.Context(), bytes.NewReader(test.content), to); (err != nil) != test.fails {
 				t.Errorf("restoring ends with %v", err)
 			}
 			_, err := os.Stat(SuspendWorksFile(to.DataDir))
 			if suspended := err == nil; suspended != (test.suspend && !test.fails) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the hub is told to hold its works: %t, %v", suspended, err)
 			}
-			if !test.fails {
-				return
+			if test.fails {
+				expectNoHub(t, to)
 			}
-			entries, err := os.ReadDir(to.DataDir)
-			if err != nil || len(entries) != 1 { // the lock
-				t.Errorf("the folder has %v, %v", entries, err)
+		})
+	}
+}
+
+// A restore that is interrupted ends, and leaves nothing.
+func TestInterruptedRestore(t *testing.T) {
+	t.Parallel()
+	whole := restorable(t, nil)
+	for name, at := range map[string]int{"at the start": 0, "halfway": len(whole) / 2, "when all is read": len(whole)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			interruption := readerFunc(func([]byte) (int, error) {
+				interrupt()
+				return 0, io.EOF
+			})
+			content := io.MultiReader(bytes.NewReader(whole[:at]), interruption, bytes.NewReader(whole[at:]))
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), SuspendWorks: true}
+			if _, err := Restore(ctx, content, to); !errors.Is(err, context.Canceled) {
+				t.Errorf("it ends with %v", err)
 			}
-			if _, err := os.Stat(etcd.MemberDir(to.EtcdDir)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the folder of the etcd has a member: %v", err)
+			expectNoHub(t, to)
+		})
+	}
+}
+
+// What a killed restore has left has keys and Secrets: the next one removes it, and nothing else. Whether a hub that is there is to hold
+// its works is for that hub.
+func TestRestoreRemovesLeftovers(t *testing.T) {
+	t.Parallel()
+	for name, hub := range map[string]bool{"without a hub": false, "with a hub": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir()}
+			left := []string{filepath.Join(to.DataDir, stagingPrefix+"1"), filepath.Join(to.EtcdDir, stagingPrefix+"2")}
+			others := []string{filepath.Join(to.DataDir, "restore-1"), filepath.Join(to.EtcdDir, "lost+found")}
+			if hub {
+				others = append(others, filepath.Join(to.DataDir, keysFolder))
+			}
+			for _, folder := range slices.Concat(left, others) {
+				if err := os.MkdirAll(filepath.Join(folder, "files"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			marker := SuspendWorksFile(to.DataDir)
+			if err := os.WriteFile(marker, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Restore(t.Context(), bytes.NewReader(nil), to); err == nil {
+				t.Error("nothing was restored without an error")
+			}
+			stays := others
+			if hub {
+				stays = append(stays, marker)
+			}
+			for _, path := range slices.Concat(left, others, []string{marker}) {
+				_, err := os.Stat(path)
+				if there := err == nil; there != slices.Contains(stays, path) {
+					t.Errorf("%s is there: %t", path, there)
+				}
 			}
 		})
 	}
