@@ -31,6 +31,9 @@ type Target struct {
 	SuspendWorks bool
 	// Progress says how far it is; it may be nil.
 	Progress *Progress
+
+	// sync has the names in a folder survive a power failure; nil means datadir.Sync.
+	sync func(folder string) error
 }
 
 // SuspendWorksFile is what has a hub withhold its works from agents when it starts, in its data directory.
@@ -39,6 +42,9 @@ func SuspendWorksFile(dataDir string) string { return filepath.Join(dataDir, "ho
 // Restore makes the data directory that of the hub in the backup, unless ctx ends first. It has to have no hub so far. If it fails, the
 // folder has none.
 func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err error) {
+	if to.sync == nil {
+		to.sync = datadir.Sync
+	}
 	lock, err := datadir.Acquire(to.DataDir)
 	if err != nil {
 		return nil, err
@@ -59,7 +65,7 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 	}
 	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
-	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
+	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to); err != nil {
 		return nil, err
 	}
 	if err := installKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
@@ -110,11 +116,14 @@ func removeStaging(folder string) error {
 func installKeys(staged, keys string, to Target) error {
 	marker := SuspendWorksFile(to.DataDir)
 	if to.SuspendWorks {
-		if err := os.WriteFile(marker, nil, 0o600); err != nil {
+		if err := writeFile(marker, strings.NewReader("")); err != nil {
 			return fmt.Errorf("have the hub hold its works: %w", err)
 		}
 	}
-	err := errors.Join(os.RemoveAll(keys), os.Rename(staged, keys)) // it is empty
+	err := to.sync(to.DataDir) // the mark, and the folder of the etcd
+	if err == nil {
+		err = to.putInPlace(staged, keys)
+	}
 	if err == nil {
 		return nil
 	}
@@ -125,24 +134,44 @@ func installKeys(staged, keys string, to Target) error {
 }
 
 // createEtcd makes the storage of a database, in a folder that may be a disk of its own. It is not put in place if ctx ends meanwhile.
-func createEtcd(ctx context.Context, database, dir string) (err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func createEtcd(ctx context.Context, database string, to Target) (err error) {
+	if err := os.MkdirAll(to.EtcdDir, 0o700); err != nil {
 		return err
 	}
-	staging, err := os.MkdirTemp(dir, stagingPrefix)
+	staging, err := os.MkdirTemp(to.EtcdDir, stagingPrefix)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	made, member := etcd.MemberDir(staging), etcd.MemberDir(dir)
+	made := etcd.MemberDir(staging)
 	if err := restoreEtcd(database, made); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(member), os.Rename(made, member)); err != nil { // it is empty
+	if err := to.putInPlace(made, etcd.MemberDir(to.EtcdDir)); err != nil {
 		return fmt.Errorf("put the storage in place: %w", err)
+	}
+	return nil
+}
+
+// putInPlace makes one folder another, which is empty. After a power failure, that one has all that it is to have, or nothing.
+func (to Target) putInPlace(made, folder string) error {
+	err := filepath.WalkDir(made, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		return to.sync(name)
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(folder), os.Rename(made, folder)); err != nil {
+		return err
+	}
+	if err := to.sync(filepath.Dir(folder)); err != nil {
+		return errors.Join(err, os.RemoveAll(folder))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -142,4 +143,62 @@ func TestRestoreRemovesLeftovers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// After a power failure there are no keys without the objects that they are for, nor without the mark that the hub is to hold its works:
+// those are on the disk before the keys are put in place. If the disk fails, there is nothing.
+func TestRestoreSurvivesPowerFailures(t *testing.T) {
+	t.Parallel()
+	whole := restorable(t, nil)
+	steps := []string{"etcd: member-data", "data: member-data hold-works", "data: member-data hold-works cert"}
+	for failing := range len(steps) + 1 {
+		t.Run(fmt.Sprint("failing at ", failing), func(t *testing.T) {
+			t.Parallel()
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), SuspendWorks: true}
+			var folders, done []string
+			to.sync = func(folder string) error {
+				switch folder {
+				case to.EtcdDir:
+					done = append(done, "etcd:"+present(to))
+				case to.DataDir:
+					done = append(done, "data:"+present(to))
+				default:
+					folders = append(folders, filepath.Base(folder))
+					return nil
+				}
+				if len(done) == failing+1 {
+					return errors.New("input/output error")
+				}
+				return nil
+			}
+			_, err := Restore(t.Context(), bytes.NewReader(whole), to)
+			if want := steps[:min(failing+1, len(steps))]; !slices.Equal(done, want) {
+				t.Errorf("on the disk are %q, want %q", done, want)
+			}
+			if failing < len(steps) {
+				if err == nil {
+					t.Error("the hub is restored")
+				}
+				expectNoHub(t, to)
+				return
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			slices.Sort(folders)
+			if want := []string{"ca-bundle", "cert", "member", "member-data", "snap", "wal"}; !slices.Equal(folders, want) {
+				t.Errorf("the folders on the disk are %q, want %q", folders, want)
+			}
+		})
+	}
+}
+
+// present are the parts of a hub that are in place, each after a space.
+func present(to Target) (parts string) {
+	for _, part := range []string{etcd.MemberDir(to.EtcdDir), SuspendWorksFile(to.DataDir), filepath.Join(to.DataDir, keysFolder)} {
+		if _, err := os.Stat(part); err == nil {
+			parts += " " + filepath.Base(part)
+		}
+	}
+	return parts
 }

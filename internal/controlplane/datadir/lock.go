@@ -1,4 +1,4 @@
-// Package datadir guards a data directory against a second process.
+// Package datadir guards a data directory against a second process, and its folders against power failures.
 package datadir
 
 import (

@@ -17,6 +17,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
@@ -141,7 +142,7 @@ func (f pairFile) complete() error {
 	if err := os.Rename(in.certFile(), f.certFile()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(string(f)))
+	return datadir.Sync(filepath.Dir(string(f)))
 }
 
 // remove deletes a pair that is no longer needed.
@@ -232,12 +233,4 @@ func removeTemporary(dir string) error {
 		}
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
