@@ -93,17 +93,14 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, file string, expl
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
 	description, err := backup.Restore(ctx, content, backup.Target{
-		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), SuspendWorks: f.suspendWorks,
-		Progress: progress,
+		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory),
+		Prefix: config.Etcd.Prefix, SuspendWorks: f.suspendWorks, Progress: progress,
 	})
 	if err != nil {
 		return err
 	}
 	shown.Done(name, "restored")
 	shown.Close()
-	if description.Prefix != config.Etcd.Prefix {
-		fmt.Fprintf(out, "Set etcd.prefix to %s in %s: the hub finds no objects otherwise\n", description.Prefix, config.File)
-	}
 	at := description.Created.Format(time.RFC3339)
 	fmt.Fprintf(out, "The hub %s as of %s is in %s\n", description.Hub, at, config.DataDirectory)
 	for _, file := range lacking(description) {

@@ -358,7 +358,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("contents %+v, want a Secret and a work of revision %d", contents, last.Header.Revision)
 	}
 
-	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Progress: progress}
+	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", Progress: progress}
 	// The root of a disk, which cannot be replaced by another folder.
 	if err := os.Mkdir(filepath.Join(to.EtcdDir, "lost+found"), 0o700); err != nil {
 		t.Fatal(err)

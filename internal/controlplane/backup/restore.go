@@ -17,6 +17,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
 // revisionBump is by how much revisions are higher on a restored hub than in the backup. More than a hub writes between the backup and its
@@ -27,6 +28,8 @@ const revisionBump = 1_000_000_000
 type Target struct {
 	// DataDir is the data directory of the hub, and EtcdDir that of its etcd.
 	DataDir, EtcdDir string
+	// Prefix is what the hub has all its keys in the etcd below.
+	Prefix string
 	// SuspendWorks has the hub withhold its works from agents when it starts.
 	SuspendWorks bool
 	// Progress says how far it is; it may be nil.
@@ -63,6 +66,9 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 	if err != nil {
 		return nil, err
 	}
+	if err := to.fits(description); err != nil {
+		return nil, err
+	}
 	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
 	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to); err != nil {
@@ -72,6 +78,15 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 		return nil, errors.Join(err, os.RemoveAll(member))
 	}
 	return description, nil
+}
+
+// fits fails if the hub would not find the objects of a backup: it would be one without objects, under the name of the other.
+func (to Target) fits(d *Description) error {
+	if d.Prefix != to.Prefix {
+		return fmt.Errorf("etcd.prefix in %s is %s, but the hub of the backup has its objects below %s; set etcd.prefix to %[3]s",
+			ocmconfig.FileName, to.Prefix, d.Prefix)
+	}
+	return nil
 }
 
 // stagingPrefix is how the names of folders start in which a restore has what it puts in place later. They have keys and Secrets.

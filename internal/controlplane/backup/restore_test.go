@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
@@ -63,7 +64,7 @@ func TestHoldWorks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), SuspendWorks: test.suspend}
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: test.suspend}
 			if test.prepare != nil {
 				if err := test.prepare(to); err != nil {
 					t.Fatal(err)
@@ -97,7 +98,7 @@ func TestInterruptedRestore(t *testing.T) {
 				return 0, io.EOF
 			})
 			content := io.MultiReader(bytes.NewReader(whole[:at]), interruption, bytes.NewReader(whole[at:]))
-			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), SuspendWorks: true}
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
 			if _, err := Restore(ctx, content, to); !errors.Is(err, context.Canceled) {
 				t.Errorf("it ends with %v", err)
 			}
@@ -113,7 +114,7 @@ func TestRestoreRemovesLeftovers(t *testing.T) {
 	for name, hub := range map[string]bool{"without a hub": false, "with a hub": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir()}
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry"}
 			left := []string{filepath.Join(to.DataDir, stagingPrefix+"1"), filepath.Join(to.EtcdDir, stagingPrefix+"2")}
 			others := []string{filepath.Join(to.DataDir, "restore-1"), filepath.Join(to.EtcdDir, "lost+found")}
 			if hub {
@@ -154,7 +155,7 @@ func TestRestoreSurvivesPowerFailures(t *testing.T) {
 	for failing := range len(steps) + 1 {
 		t.Run(fmt.Sprint("failing at ", failing), func(t *testing.T) {
 			t.Parallel()
-			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), SuspendWorks: true}
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
 			var folders, done []string
 			to.sync = func(folder string) error {
 				switch folder {
@@ -201,4 +202,37 @@ func present(to Target) (parts string) {
 		}
 	}
 	return parts
+}
+
+// A backup whose objects the hub would not find, or would have elsewhere than it looks for them, is not restored.
+func TestRestoreForOtherSettings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		source  func(*Source)
+		target  func(*Target)
+		refusal string
+	}{
+		"the prefix of the hub": {source: func(s *Source) { s.Prefix = "/hub" }, target: func(to *Target) { to.Prefix = "/hub" }},
+		"another prefix":        {source: func(s *Source) { s.Prefix = "/hub" }, refusal: "set etcd.prefix to /hub"},
+		"a longer prefix":       {target: func(to *Target) { to.Prefix = "/a/registry" }, refusal: "set etcd.prefix to /registry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
+			if test.target != nil {
+				test.target(&to)
+			}
+			_, err := Restore(t.Context(), bytes.NewReader(restorable(t, test.source)), to)
+			switch {
+			case test.refusal == "":
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			case err == nil || !strings.Contains(err.Error(), test.refusal):
+				t.Errorf("error %v, want %q", err, test.refusal)
+			}
+			expectNoHub(t, to)
+		})
+	}
 }
