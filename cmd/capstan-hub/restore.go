@@ -94,7 +94,7 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, file string, expl
 	defer shown.Close()
 	description, err := backup.Restore(ctx, content, backup.Target{
 		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory),
-		Prefix: config.Etcd.Prefix, SuspendWorks: f.suspendWorks, Progress: progress,
+		NamedEtcdDir: f.etcdDirectory != "", Prefix: config.Etcd.Prefix, SuspendWorks: f.suspendWorks, Progress: progress,
 	})
 	if err != nil {
 		return err

@@ -102,8 +102,8 @@ func (h *hub) backupSource() *backup.Source {
 		return nil
 	}
 	return &backup.Source{
-		Hub: h.address.url(), Version: program.Version(), Prefix: h.Config.Etcd.Prefix, KeysDir: certDir(h.Config.DataDirectory),
-		Supplied: h.suppliedFiles(), Snapshot: h.storage.snapshot, Clock: h.Clock,
+		Hub: h.address.url(), Version: program.Version(), Prefix: h.Config.Etcd.Prefix, EtcdDirectory: absolute(h.Etcd.Directory),
+		KeysDir: certDir(h.Config.DataDirectory), Supplied: h.suppliedFiles(), Snapshot: h.storage.snapshot, Clock: h.Clock,
 	}
 }
 
@@ -117,12 +117,18 @@ func (h *hub) suppliedFiles() (files []backup.File) {
 		if file.Path == "" {
 			continue
 		}
-		if absolute, err := filepath.Abs(file.Path); err == nil {
-			file.Path = absolute
-		}
+		file.Path = absolute(file.Path)
 		files = append(files, file)
 	}
 	return files
+}
+
+// absolute is the same path for who reads it elsewhere; empty stays empty.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil && path != "" {
+		return whole
+	}
+	return path
 }
 
 // direct is the embedded etcd for an API server with these options, or nil.

@@ -43,7 +43,8 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 	h := newHub(t, dir, func(o *Options) {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(flags)
-		must(t, flags.Parse([]string{"--encryption-provider-config=" + config, fmt.Sprintf("--embedded-etcd-client-port=%d", port)}))
+		must(t, flags.Parse([]string{"--encryption-provider-config=" + config, fmt.Sprintf("--embedded-etcd-client-port=%d", port),
+			backup.EtcdDirectoryFlag + "=" + filepath.Join(dir, "disk")}))
 	})
 	_, err := h.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, StringData: map[string]string{"password": "plain text"},
@@ -70,7 +71,7 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 	}
 	description := backupOf(t, h)
 	if len(description.Lacks) != 1 || description.Lacks[0] != (backup.File{Setting: backup.EncryptionFlag, Path: config}) ||
-		!slices.Equal(description.Encryption, []string{"aescbc"}) {
+		!slices.Equal(description.Encryption, []string{"aescbc"}) || description.EtcdDirectory != filepath.Join(dir, "disk") {
 		t.Errorf("a backup says %+v", description)
 	}
 

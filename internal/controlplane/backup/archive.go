@@ -46,6 +46,9 @@ type Description struct {
 	Version string `json:"version"`
 	// Prefix is that of all keys in the etcd.
 	Prefix string `json:"prefix"`
+	// EtcdDirectory is the folder that EtcdDirectoryFlag has named; empty if there was no such flag, or if the backup is of a program that did
+	// not record it.
+	EtcdDirectory string `json:"etcdDirectory,omitempty"`
 	// StorageBytes is the size of the database of the etcd.
 	StorageBytes int64 `json:"storageBytes"`
 	// Encryption are the providers of EncryptionFlag that encrypt Secrets at rest, such as aescbc; empty if none does, or if the backup is of

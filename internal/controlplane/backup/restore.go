@@ -24,10 +24,15 @@ import (
 // end, it makes all clients list anew, where they would otherwise take new revisions for old ones.
 const revisionBump = 1_000_000_000
 
+// EtcdDirectoryFlag names the folder of the etcd to a server and to a restore.
+const EtcdDirectoryFlag = "--embedded-etcd-directory"
+
 // Target is where a hub is restored to.
 type Target struct {
 	// DataDir is the data directory of the hub, and EtcdDir that of its etcd.
 	DataDir, EtcdDir string
+	// NamedEtcdDir says that EtcdDirectoryFlag has named EtcdDir.
+	NamedEtcdDir bool
 	// Prefix is what the hub has all its keys in the etcd below.
 	Prefix string
 	// SuspendWorks has the hub withhold its works from agents when it starts.
@@ -85,6 +90,10 @@ func (to Target) fits(d *Description) error {
 	if d.Prefix != to.Prefix {
 		return fmt.Errorf("etcd.prefix in %s is %s, but the hub of the backup has its objects below %s; set etcd.prefix to %[3]s",
 			ocmconfig.FileName, to.Prefix, d.Prefix)
+	}
+	if d.EtcdDirectory != "" && !to.NamedEtcdDir {
+		return fmt.Errorf("the server of the backup had %s %s; name the folder that the server will have now, by %[1]s %[2]s, or by "+
+			"%[1]s %[3]s if it will be without that flag", EtcdDirectoryFlag, d.EtcdDirectory, to.EtcdDir)
 	}
 	return nil
 }

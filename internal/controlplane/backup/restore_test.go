@@ -207,14 +207,18 @@ func present(to Target) (parts string) {
 // A backup whose objects the hub would not find, or would have elsewhere than it looks for them, is not restored.
 func TestRestoreForOtherSettings(t *testing.T) {
 	t.Parallel()
+	onDisk := func(s *Source) { s.EtcdDirectory = "/disk" }
 	for name, test := range map[string]struct {
 		source  func(*Source)
 		target  func(*Target)
 		refusal string
 	}{
-		"the prefix of the hub": {source: func(s *Source) { s.Prefix = "/hub" }, target: func(to *Target) { to.Prefix = "/hub" }},
-		"another prefix":        {source: func(s *Source) { s.Prefix = "/hub" }, refusal: "set etcd.prefix to /hub"},
-		"a longer prefix":       {target: func(to *Target) { to.Prefix = "/a/registry" }, refusal: "set etcd.prefix to /registry"},
+		"the prefix of the hub":  {source: func(s *Source) { s.Prefix = "/hub" }, target: func(to *Target) { to.Prefix = "/hub" }},
+		"another prefix":         {source: func(s *Source) { s.Prefix = "/hub" }, refusal: "set etcd.prefix to /hub"},
+		"a longer prefix":        {target: func(to *Target) { to.Prefix = "/a/registry" }, refusal: "set etcd.prefix to /registry"},
+		"a folder for the etcd":  {source: onDisk, target: func(to *Target) { to.NamedEtcdDir = true }},
+		"no folder for the etcd": {source: onDisk, refusal: "by --embedded-etcd-directory /disk, or by --embedded-etcd-directory "},
+		"a folder from now on":   {target: func(to *Target) { to.NamedEtcdDir = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,8 @@ type Source struct {
 	Version string
 	// Prefix is that of all keys in the etcd.
 	Prefix string
+	// EtcdDirectory is the folder that EtcdDirectoryFlag names, or empty.
+	EtcdDirectory string
 	// KeysDir is the folder of its keys and certificates.
 	KeysDir string
 	// Supplied are the files that users have given the hub, which are not in KeysDir.
@@ -55,8 +57,8 @@ func (s *Source) Write(w io.Writer) error {
 	}
 	defer snapshot.Close()
 	description, err := json.MarshalIndent(Description{
-		FormatVersion: formatVersion, Created: created, Hub: s.Hub, Version: s.Version, Prefix: s.Prefix, StorageBytes: snapshot.Size(),
-		Encryption: encryptionProviders(s.Supplied), Lacks: s.Supplied,
+		FormatVersion: formatVersion, Created: created, Hub: s.Hub, Version: s.Version, Prefix: s.Prefix, EtcdDirectory: s.EtcdDirectory,
+		StorageBytes: snapshot.Size(), Encryption: encryptionProviders(s.Supplied), Lacks: s.Supplied,
 	}, "", "  ")
 	if err != nil {
 		return err
