@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
@@ -115,6 +116,53 @@ func TestBusyEtcdPort(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	port := l.Addr().(*net.TCPAddr).Port
 	says(t, refusal(t, t.TempDir(), func(o *Options) { o.Etcd.ClientPort = port }), strconv.Itoa(port), "--embedded-etcd-client-port")
+}
+
+// SC-10: a hub that has had a storage refuses to start without it, until its disk is there again.
+func TestStorageIsMissing(t *testing.T) {
+	t.Parallel()
+	dir, disk := t.TempDir(), t.TempDir()
+	onDisk := func(o *Options) { o.Etcd.Directory = disk }
+	must(t, newHub(t, dir, onDisk).stop())
+	data, member := filepath.Join(dir, "data"), etcd.MemberDir(disk)
+	says(t, refusal(t, dir, nil), etcd.MemberDir(EtcdDirectory(data, "")), "--embedded-etcd-directory", certDir(data))
+	must(t, os.Rename(member, member+"-unmounted"))
+	says(t, refusal(t, dir, onDisk), member, "mount its disk")
+	if _, err := os.Stat(member); err == nil {
+		t.Error("there is a new storage")
+	}
+	must(t, os.Rename(member+"-unmounted", member))
+	newHub(t, dir, onDisk)
+}
+
+// A hub starts without a storage if it has had none: at its first start, also after one that was killed.
+func TestFindMember(t *testing.T) {
+	t.Parallel()
+	const kubeconfig, key, database = "cert/" + adminKubeconfig, "cert/root-ca.key", "etcd/member-data/member/snap/db"
+	for name, test := range map[string]struct {
+		files   []string
+		folder  string
+		refuses bool
+	}{
+		"the first start":                  {},
+		"killed when there were keys":      {files: []string{key}},
+		"killed when there was a database": {files: []string{key, database}},
+		"a hub":                            {files: []string{key, database, kubeconfig}},
+		"a hub without its database":       {files: []string{key, kubeconfig}, refuses: true},
+		"a folder that is empty":           {files: []string{key, kubeconfig}, folder: "etcd/member-data", refuses: true},
+	} {
+		data := t.TempDir()
+		must(t, os.MkdirAll(filepath.Join(data, test.folder), 0o700))
+		for _, file := range test.files {
+			path := filepath.Join(data, file)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		o := &Options{Config: &ocmconfig.Config{DataDirectory: data}}
+		if err := o.findMember(EtcdDirectory(data, "")); (err != nil) != test.refuses {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // SC-06: a key that cannot be read is named, and nothing is put in its place.

@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,6 +68,9 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		PeerPort:      o.Etcd.PeerPort,
 		Logger:        klog.FromContext(ctx),
 	}
+	if err := o.findMember(options.Dir); err != nil {
+		return nil, err
+	}
 	if options.ClientPort != 0 || options.PeerPort != 0 {
 		store, err := keys()
 		if err != nil {
@@ -89,6 +94,25 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		failed:    server.Err(),
 		close:     server.Close,
 	}, nil
+}
+
+// findMember fails if the hub has had a storage, as its kubeconfig says, and that is not in the folder: the same hub to its agents, without
+// its objects it would have them remove their works. A first start that was killed has left keys, but no kubeconfig.
+func (o *Options) findMember(dir string) error {
+	data := o.Config.DataDirectory
+	if _, err := os.Stat(AdminKubeconfig(data)); err != nil {
+		return nil //nolint:nilerr // it had none
+	}
+	member := etcd.MemberDir(dir)
+	files, err := os.ReadDir(member)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for the storage of the hub: %w", err)
+	}
+	if len(files) > 0 {
+		return nil
+	}
+	return fmt.Errorf("the hub in %s has no storage: %s is missing or empty; mount its disk, or name the folder that it is in by %s; if it "+
+		"is lost, move %s away, and restore a backup or start a new hub", data, member, backup.EtcdDirectoryFlag, certDir(data))
 }
 
 // EtcdDirectory is where the embedded etcd has its data: the folder of EtcdOptions.Directory, or else one in the data directory.
