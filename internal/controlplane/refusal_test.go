@@ -135,6 +135,15 @@ func TestStorageIsMissing(t *testing.T) {
 	newHub(t, dir, onDisk)
 }
 
+// SC-11: a hub whose prefix is another than it was refuses to start, as it would without its objects.
+func TestPrefixIsAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, newHub(t, dir, nil).stop())
+	err := refusal(t, dir, func(o *Options) { o.Config.Etcd.Prefix = "/other" })
+	says(t, err, "etcd.prefix in "+filepath.Join(dir, ocmconfig.FileName)+" is /other", "such as /registry/")
+}
+
 // A hub starts without a storage if it has had none: at its first start, also after one that was killed.
 func TestFindMember(t *testing.T) {
 	t.Parallel()

@@ -86,9 +86,14 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 	if err != nil {
 		return nil, err
 	}
+	client := server.Client()
+	if err := o.findObjects(ctx, client); err != nil {
+		server.Close()
+		return nil, err
+	}
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
-		embedded:  server.Client(),
+		embedded:  client,
 		snapshot:  func() backup.Snapshot { return server.Snapshot() },
 		keepSpace: func(ctx context.Context) { server.KeepSpace(ctx, clock.RealClock{}) },
 		failed:    server.Err(),
@@ -113,6 +118,32 @@ func (o *Options) findMember(dir string) error {
 	}
 	return fmt.Errorf("the hub in %s has no storage: %s is missing or empty; mount its disk, or name the folder that it is in by %s; if it "+
 		"is lost, move %s away, and restore a backup or start a new hub", data, member, backup.EtcdDirectoryFlag, certDir(data))
+}
+
+// findObjects fails if an embedded etcd has objects, and none below the prefix: as without a storage, the hub would be without them.
+func (o *Options) findObjects(ctx context.Context, client *clientv3.Client) error {
+	own, err := firstKey(ctx, client, o.Config.Etcd.Prefix+"/")
+	if err != nil || own != "" {
+		return err
+	}
+	other, err := firstKey(ctx, client, "/")
+	if err != nil || other == "" {
+		return err
+	}
+	return fmt.Errorf("etcd.prefix in %s is %s, but the storage of this hub has its objects elsewhere, such as %s; set etcd.prefix to what "+
+		"is before their group or resource, or start another hub in another dataDirectory", o.Config.File, o.Config.Etcd.Prefix, other)
+}
+
+// firstKey is the first one with a prefix in an etcd; empty if it has none.
+func firstKey(ctx context.Context, client *clientv3.Client, prefix string) (string, error) {
+	found, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		return "", fmt.Errorf("look for the objects of the hub: %w", err)
+	}
+	if len(found.Kvs) == 0 {
+		return "", nil
+	}
+	return string(found.Kvs[0].Key), nil
 }
 
 // EtcdDirectory is where the embedded etcd has its data: the folder of EtcdOptions.Directory, or else one in the data directory.
