@@ -106,6 +106,9 @@ const (
 	LabelAddOnCredential = "capstan.io/addon-credential"
 	// LabelManagedServiceAccount marks the service account, on a managed cluster, and the Secret, on the hub, of a ManagedServiceAccount.
 	LabelManagedServiceAccount = "authentication.open-cluster-management.io/is-managed-serviceaccount"
+	// LabelServiceAccountsPrefix is the prefix of the labels of a namespace on a managed cluster by which an agent finds the service accounts
+	// of ManagedServiceAccounts that are left there; see ServiceAccountsLabels. It is an extension.
+	LabelServiceAccountsPrefix = "service-accounts.capstan.io/"
 	// LabelSyncToClusterProfile on a ManagedServiceAccount has its token copied to the namespaces of the ClusterProfiles of its cluster.
 	LabelSyncToClusterProfile = "authentication.open-cluster-management.io/sync-to-clusterprofile"
 	// LabelSyncedFrom on such a copy is <namespace>-<name> of the ManagedServiceAccount.
@@ -160,6 +163,15 @@ func ManagedNamespaceAnnotation(hubHash string) string {
 	return AnnotationManagedNamespacePrefix + labelName(hubHash)
 }
 
+// ServiceAccountsLabels are the labels, whose value is LabelTrue, of a namespace on a managed cluster in which the agent of a cluster keeps
+// service accounts of ManagedServiceAccounts. One of them is that of each agent of the cluster for the hub with the hash, the other that of
+// the agent with the ID, whatever its hub: accounts are left to either.
+func ServiceAccountsLabels(cluster, hubHash, agent string) []string {
+	return []string{
+		LabelServiceAccountsPrefix + "hub-" + digest(cluster+"/"+hubHash), LabelServiceAccountsPrefix + "agent-" + digest(cluster+"/"+agent),
+	}
+}
+
 // labelName is as much of a hash as the name of a label or an annotation holds.
 func labelName(hash string) string {
 	const longest = 63
@@ -179,7 +191,12 @@ func RequesterLabel(requester string) string {
 	if len(validation.IsValidLabelValue(value)) == 0 {
 		return value
 	}
-	sum := sha256.Sum256([]byte(requester))
+	return digest(requester)
+}
+
+// digest is the first half of the SHA-256 of a text, in hexadecimal.
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 

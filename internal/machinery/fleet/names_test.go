@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,37 @@ func TestAppliedManifestWorkNames(t *testing.T) {
 			t.Errorf("%q is that of another work, too", name)
 		}
 		seen[name] = true
+	}
+}
+
+// MS-04: the labels of an agent are valid, and shared with the next agent of the cluster for the hub, and with itself at another hub, only.
+func TestServiceAccountsLabels(t *testing.T) {
+	t.Parallel()
+	own := ServiceAccountsLabels("c1", HubHash("https://one"), "a")
+	for _, label := range own {
+		if problems := validation.IsQualifiedName(label); len(problems) > 0 || !IsReservedLabel(label) {
+			t.Errorf("%q is no label: %s", label, strings.Join(problems, ", "))
+		}
+	}
+	for name, test := range map[string]struct {
+		cluster, hub, agent string
+		shared              int
+	}{
+		"itself":            {"c1", "https://one", "a", 2},
+		"the next agent":    {"c1", "https://one", "b", 1},
+		"the next hub":      {"c1", "https://two", "a", 1},
+		"of another hub":    {"c1", "https://two", "b", 0},
+		"another cluster's": {"c2", "https://one", "a", 0},
+	} {
+		shared := 0
+		for _, label := range ServiceAccountsLabels(test.cluster, HubHash(test.hub), test.agent) {
+			if slices.Contains(own, label) {
+				shared++
+			}
+		}
+		if shared != test.shared {
+			t.Errorf("%s: %d labels are shared, want %d", name, shared, test.shared)
+		}
 	}
 }
 

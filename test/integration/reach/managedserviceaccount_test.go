@@ -153,6 +153,28 @@ func TestManagedServiceAccount(t *testing.T) {
 		Name: "managed-serviceaccount-addon-agent"}})
 }
 
+// MS-04: tokens end also when the add-on is disabled while the agent does not run, in whichever namespace the accounts are.
+func TestManagedServiceAccountsDisabledWithoutAgent(t *testing.T) {
+	t.Parallel()
+	const cluster = "msadown"
+	agent := env.Join(t, framework.Hub, framework.Managed, cluster)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	addOn, place := enableAccounts(t, cluster)
+	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "ci", time.Hour))
+	secret := awaitToken(t, cluster, "ci")
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitTokenRefused(t, secret)
+	framework.AwaitGone(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "ci"}})
+}
+
 // MS-01 MS-02 MS-03: who knows the first version of the API makes, reads and changes accounts by it, which are the same in the second.
 func TestManagedServiceAccountInFirstVersion(t *testing.T) {
 	t.Parallel()

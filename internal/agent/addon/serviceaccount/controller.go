@@ -80,8 +80,8 @@ type Controller struct {
 	// switching is locked while the add-on is switched on or off, and shared by those who work in a session.
 	switching sync.RWMutex
 	session   *session
-	// left is the namespace in which there may be accounts of an earlier session, or of an earlier process.
-	left string
+	// cleared says that there are no accounts in other namespaces than that of the session, and nowhere without a session.
+	cleared bool
 
 	mu sync.Mutex
 	// renewed is when this process last got a token of an account.
@@ -135,7 +135,7 @@ func newController(o Options) (*Controller, error) {
 			within: o.Cluster},
 		managedSide: side{config: o.Managed, http: transport, scheme: scheme, mapper: mapper},
 		ca:          func() ([]byte, error) { return certificateAuthority(o.Managed) },
-		left:        fleet.NamespaceAgentAddOn, renewed: map[string]time.Time{},
+		renewed:     map[string]time.Time{},
 	}, nil
 }
 
@@ -181,62 +181,53 @@ func (c *Controller) reconcileAddOn(ctx context.Context) error {
 		return fmt.Errorf("get ManagedClusterAddOn %s: %w", key, err)
 	}
 	if err != nil || !fleet.IsBuiltIn(addOn) || !addOn.DeletionTimestamp.IsZero() {
-		return c.switchOff(ctx)
+		return explain(c.switchOff(ctx))
 	}
 	s, err := c.switchOn(ctx, install.Namespace(addOn))
-	if err != nil {
+	if s == nil {
 		return err
 	}
-	return c.report(ctx, addOn, availability(s))
+	return errors.Join(err, c.report(ctx, addOn, availability(s, err)))
 }
 
-// switchOn returns the session of the namespace. The accounts in another namespace, in which they were before, are removed.
+// switchOn returns the session of the namespace. It fails if accounts are left in another namespace, in which they were before; those in
+// its own are known to the session, and so is what of them is not wanted.
 func (c *Controller) switchOn(ctx context.Context, namespace string) (*session, error) {
 	c.switching.Lock()
 	defer c.switching.Unlock()
-	if c.session != nil && c.session.namespace == namespace {
-		return c.session, nil
+	if c.session == nil || c.session.namespace != namespace {
+		c.endSession()
+		started, err := c.startSession(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that starts it
+		if err != nil {
+			return nil, err
+		}
+		c.session = started
 	}
-	if c.left == namespace {
-		c.left = "" // the session knows what there is, and what of it is not wanted
-	}
-	if err := c.clear(ctx); err != nil {
-		return nil, err
-	}
-	var err error
-	c.session, err = c.startSession(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that starts it
-	return c.session, err
+	return c.session, c.clear(ctx, namespace)
 }
 
 // switchOff removes the accounts, and so takes all of their tokens back.
 func (c *Controller) switchOff(ctx context.Context) error {
 	c.switching.Lock()
 	defer c.switching.Unlock()
-	return c.clear(ctx)
+	c.endSession()
+	return c.clear(ctx, "")
 }
 
-// clear ends the session, and removes the accounts that are left of it or of an earlier one.
-func (c *Controller) clear(ctx context.Context) error {
+func (c *Controller) endSession() {
 	if c.session != nil {
 		c.session.end()
-		c.session, c.left = nil, c.session.namespace
+		c.session, c.cleared = nil, false
 	}
-	if c.left == "" {
-		return nil
-	}
-	if err := c.removeAll(ctx, c.left); err != nil {
-		return err
-	}
-	c.left = ""
-	return nil
 }
 
-// removeAll deletes all accounts of this agent in a namespace. An agent that may not list them has made none.
+// removeAll deletes all accounts of this agent in a namespace. An agent that may not list them in the usual one has made none there; others
+// it knows because it has made some.
 func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 	accounts := &corev1.ServiceAccountList{}
 	err := c.managed.List(ctx, accounts, client.InNamespace(namespace), client.MatchingLabels{
 		fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster})
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) && namespace == fleet.NamespaceAgentAddOn {
 		return nil
 	}
 	if err != nil {
@@ -251,12 +242,15 @@ func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 	return errors.Join(errs...)
 }
 
-// availability is the condition of the add-on that follows from the session.
-func availability(s *session) metav1.Condition {
+// availability is the condition of the add-on that follows from the session, and from why accounts are left elsewhere.
+func availability(s *session, left error) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionAvailable}
 	failures := s.failures()
+	if left != nil {
+		failures = append(failures, left)
+	}
 	switch {
-	case s.hasSynced():
+	case left == nil && s.hasSynced():
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonBuiltInRunning
 		condition.Message = "The agent of the cluster keeps the accounts and tokens of ManagedServiceAccounts in namespace " + s.namespace
 	case len(failures) > 0:
@@ -288,6 +282,9 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 // ensureAccount returns the service account on the managed cluster, and makes it, and its namespace, where there is none.
 func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (account *corev1.ServiceAccount, err error) {
+	if err := c.markNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
 	account = &corev1.ServiceAccount{}
 	key := client.ObjectKey{Namespace: namespace, Name: owner.Name}
 	err = c.managed.Get(ctx, key, account)
@@ -335,10 +332,8 @@ func (c *Controller) createAccount(ctx context.Context, key client.ObjectKey, ow
 	}
 	account, err := create()
 	if apierrors.IsNotFound(err) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace,
-			Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
-		if err := c.managed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("create namespace %s on the managed cluster: %w", key.Namespace, err)
+		if err := c.createNamespace(ctx, key.Namespace); err != nil {
+			return nil, err
 		}
 		account, err = create()
 	}

@@ -10,12 +10,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // cached reads from a client.
@@ -28,17 +31,34 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return c.from.Get(ctx, key, into, options...)
 }
 
+// agentOf is an agent of cluster c1 for a hub.
+func agentOf(managed client.Client, hub, agent string) *Controller {
+	return &Controller{Options: Options{Cluster: "c1", HubHash: hub, Agent: agent}, managed: managed}
+}
+
+// ensureFor has the account ci in a namespace for a ManagedServiceAccount.
+func ensureFor(ctx context.Context, c *Controller, namespace string, owner types.UID) error {
+	_, err := c.ensureAccount(ctx, namespace, &authenticationv1beta1.ManagedServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci", UID: owner}})
+	return err
+}
+
+// isGone reports whether there is no account ci in a namespace.
+func isGone(t *testing.T, managed client.Client, namespace string) bool {
+	t.Helper()
+	err := managed.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ci"}, &corev1.ServiceAccount{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return apierrors.IsNotFound(err)
+}
+
 // MS-02 MS-04 KL-36: an agent leaves the accounts of another one alone, for another hub, on which the cluster may have the same name. Its
 // own are those of its hub, and those that it has made itself.
 func TestAccountsOfTwoHubs(t *testing.T) {
 	t.Parallel()
 	const namespace = "accounts"
-	ensureFor := func(c *Controller, owner types.UID) error {
-		_, err := c.ensureAccount(t.Context(), namespace, &authenticationv1beta1.ManagedServiceAccount{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci", UID: owner}})
-		return err
-	}
-	ensure := func(c *Controller) error { return ensureFor(c, "of-"+types.UID(c.HubHash)) }
+	ensure := func(c *Controller) error { return ensureFor(t.Context(), c, namespace, "of-"+types.UID(c.HubHash)) }
 	remove := func(c *Controller) error {
 		return c.removeAccount(t.Context(), &session{namespace: namespace, managed: cached{from: c.managed}}, "ci")
 	}
@@ -60,27 +80,123 @@ func TestAccountsOfTwoHubs(t *testing.T) {
 		"which has no add-on":              {"two", "a", removeAll, "", true},
 		"another agent for the hub":        {"one", "b", remove, "", true},
 		"hub and agent are called otherwise": {"two", "b", func(c *Controller) error {
-			return errors.Join(ensureFor(c, "of-one"), remove(c))
+			return errors.Join(ensureFor(t.Context(), c, namespace, "of-one"), remove(c))
 		}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-			agentFor := func(hub, agent string) *Controller {
-				return &Controller{Options: Options{Cluster: "c1", HubHash: hub, Agent: agent}, managed: managed}
-			}
-			if err := ensure(agentFor("one", "a")); err != nil {
+			if err := ensure(agentOf(managed, "one", "a")); err != nil {
 				t.Fatal(err)
 			}
-			err := test.do(agentFor(test.hub, test.agent))
+			err := test.do(agentOf(managed, test.hub, test.agent))
 			if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 				t.Errorf("it fails with %v, want %q", err, test.fails)
 			}
-			there := &corev1.ServiceAccount{}
-			err = managed.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "ci"}, there)
-			if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) != test.gone {
-				t.Errorf("the account: %v, want it gone: %t", err, test.gone)
+			if gone := isGone(t, managed, namespace); gone != test.gone {
+				t.Errorf("the account is gone: %t, want %t", gone, test.gone)
 			}
 		})
+	}
+}
+
+// MS-04 KL-36: a process of the agent that finds the add-on disabled, or in another namespace, removes what an earlier process has made, in
+// whichever namespace. Then the mark of the namespace has gone, too.
+func TestAccountsOfEarlierProcess(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		namespace, hub, agent, inUse string
+		gone                         bool
+	}{
+		"disabled":                              {"custom", "one", "a", "", true},
+		"disabled, in the usual namespace":      {fleet.NamespaceAgentAddOn, "one", "a", "", true},
+		"in another namespace":                  {"custom", "one", "a", "other", true},
+		"in another one than the usual":         {fleet.NamespaceAgentAddOn, "one", "a", "other", true},
+		"in the usual one now":                  {"custom", "one", "a", fleet.NamespaceAgentAddOn, true},
+		"still there":                           {"custom", "one", "a", "custom", false},
+		"the hub has another address":           {"custom", "two", "a", "", true},
+		"another agent for the hub":             {"custom", "one", "b", "", true},
+		"an agent for another hub":              {"custom", "two", "b", "", false},
+		"an agent for another hub, usual place": {fleet.NamespaceAgentAddOn, "two", "b", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn}},
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "custom"}}).Build()
+			before, now := agentOf(managed, "one", "a"), agentOf(managed, test.hub, test.agent)
+			if err := errors.Join(ensureFor(t.Context(), before, test.namespace, "ci"), now.clear(t.Context(), test.inUse)); err != nil {
+				t.Fatal(err)
+			}
+			if gone := isGone(t, managed, test.namespace); gone != test.gone {
+				t.Errorf("the account is gone: %t, want %t", gone, test.gone)
+			}
+			reader := before
+			if test.gone {
+				reader = now
+			}
+			want := sets.New[string]()
+			if !test.gone {
+				want.Insert(test.namespace).Delete(fleet.NamespaceAgentAddOn)
+			}
+			if marked, err := reader.markedNamespaces(t.Context()); err != nil || !marked.Equal(want) {
+				t.Errorf("marked are %v, %v, want %v", marked, err, want)
+			}
+		})
+	}
+}
+
+// MS-02 MS-04: a namespace that the agent makes for accounts is marked from its beginning.
+func TestNamespaceIsMade(t *testing.T) {
+	t.Parallel()
+	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	c := agentOf(managed, "one", "a")
+	if err := ensureFor(t.Context(), c, "custom", "ci"); err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{}
+	if err := managed.Get(t.Context(), client.ObjectKey{Name: "custom"}, namespace); err != nil {
+		t.Fatal(err)
+	}
+	for _, label := range append(c.marks("custom"), fleet.LabelAddOnAgentNamespace) {
+		if namespace.Labels[label] != fleet.LabelTrue {
+			t.Errorf("the namespace has no label %s: %v", label, namespace.Labels)
+		}
+	}
+}
+
+// MS-04: what an agent may not remove any more is reported, and removed once it may. Where it may not list accounts and has made none,
+// nothing is to be removed.
+func TestRightsAreTakenAway(t *testing.T) {
+	t.Parallel()
+	forbidden := true
+	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, accounts := list.(*corev1.ServiceAccountList); accounts && forbidden {
+				return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil)
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+	if err := agentOf(managed, "one", "a").clear(t.Context(), ""); err != nil {
+		t.Errorf("nothing is there: %v", err)
+	}
+	if err := ensureFor(t.Context(), agentOf(managed, "one", "a"), "custom", "ci"); err != nil {
+		t.Fatal(err)
+	}
+	c, known := agentOf(managed, "one", "a"), make(chan struct{})
+	close(known)
+	err := c.clear(t.Context(), "other")
+	condition := availability(&session{namespace: "other", known: known}, err)
+	if condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "namespace custom") ||
+		!strings.Contains(condition.Message, "give it the rights") {
+		t.Errorf("the add-on has %+v", condition)
+	}
+	forbidden = false
+	if err := c.clear(t.Context(), "other"); err != nil || !isGone(t, managed, "custom") {
+		t.Errorf("with the rights, the account stays: %v", err)
+	}
+	if condition := availability(&session{namespace: "other", known: known}, nil); condition.Status != metav1.ConditionTrue {
+		t.Errorf("then the add-on has %+v", condition)
 	}
 }

@@ -178,6 +178,9 @@ func (s *session) hasSynced() bool {
 
 // failures returns why it does not.
 func (s *session) failures() (all []error) {
+	if s.hasSynced() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, err := range s.failure {
