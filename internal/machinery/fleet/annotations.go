@@ -171,7 +171,8 @@ const (
 	// AnnotationHubHash on the Secret of an add-on, or on the service account of a ManagedServiceAccount, is HubHash of the hub that it is
 	// for. It is an extension.
 	AnnotationHubHash = "capstan.io/hub-hash"
-	// AnnotationAgentID on the service account of a ManagedServiceAccount is the ID of the agent that has made it. It is an extension.
+	// AnnotationAgentID on the service account of a ManagedServiceAccount is the ID of the agent that has made it, or has taken it over. It is
+	// an extension.
 	AnnotationAgentID = "capstan.io/agent-id"
 	// AnnotationHubID on the Secret of an add-on distinguishes the hub that its credential is of from others that had, or have, the same
 	// address. It is an extension.

@@ -54,7 +54,7 @@ func (l layout) managedRights() []client.Object {
 func (l layout) accountRights() []client.Object {
 	name := "open-cluster-management:" + l.klusterlet.Name + "-registration:managed-serviceaccount"
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: name}, Rules: []rbacv1.PolicyRule{
-		rule([]string{"get", "list", "watch", "create", "delete"}, "", "serviceaccounts"),
+		rule([]string{"get", "list", "watch", "create", "patch", "delete"}, "", "serviceaccounts"),
 		rule([]string{"create"}, "", "serviceaccounts/token"),
 	}}
 	binding := l.bind(fleet.NamespaceAgentAddOn, name)

@@ -1,8 +1,11 @@
 package klusterlet
 
 import (
+	"maps"
 	"slices"
 	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -40,5 +43,28 @@ func TestRightsOfOtherChart(t *testing.T) {
 	}
 	if got := kinds(all...); !slices.Equal(got, []string{"PodDisruptionBudget", "NetworkPolicy", "Secret"}) {
 		t.Errorf("of what is installed, it watches all but %v", got)
+	}
+}
+
+// MS-02: in all modes, the agent may keep service accounts, and take over those that others have made, in the namespace of add-ons alone.
+func TestRightsToServiceAccounts(t *testing.T) {
+	t.Parallel()
+	want := map[string][]string{fleet.NamespaceAgentAddOn: {"get", "list", "watch", "create", "patch", "delete"}}
+	for _, mode := range modes {
+		got := map[string][]string{}
+		for _, object := range planFor(layoutOf(klusterletWith(mode)), plainInputs).managed {
+			role, is := object.(*rbacv1.Role)
+			if !is {
+				continue
+			}
+			for _, rule := range role.Rules {
+				if slices.Contains(rule.Resources, "serviceaccounts") {
+					got[role.Namespace] = append(got[role.Namespace], rule.Verbs...)
+				}
+			}
+		}
+		if !maps.EqualFunc(got, want, slices.Equal[[]string]) {
+			t.Errorf("%s: the agent may %v, want %v", mode, got, want)
+		}
 	}
 }

@@ -235,7 +235,7 @@ func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 	}
 	var errs []error
 	for i := range accounts.Items {
-		if account := &accounts.Items[i]; !c.isOfAnother(account) {
+		if account := &accounts.Items[i]; c.isOwn(account) {
 			errs = append(errs, c.remove(ctx, account))
 		}
 	}
@@ -299,8 +299,8 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 	}
 	if account.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue {
 		return nil, fmt.Errorf("the service account %s is there already on the managed cluster, and was not made for a ManagedServiceAccount: "+
-			"choose another name; or, for the hub to have its tokens, give it the label %s=%s", key, fleet.LabelManagedServiceAccount,
-			fleet.LabelTrue)
+			"choose another name; or, for the hub to have its tokens and to delete it, give it the label %s=%s", key,
+			fleet.LabelManagedServiceAccount, fleet.LabelTrue)
 	}
 	of, another := account.Annotations[fleet.AnnotationOwnerUID], c.isOfAnother(account)
 	if another && of != string(owner.UID) {
@@ -315,19 +315,38 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 		}
 		return c.createAccount(ctx, key, owner)
 	}
+	if !c.isOwn(account) {
+		return account, c.takeOver(ctx, account, owner)
+	}
 	return account, nil
+}
+
+// takeOver marks a service account that nobody has marked, such as one that the agent of Open Cluster Management has made: from then on,
+// agents for other hubs leave it alone, and this one removes it. Of two that take it over at once, one has a conflict.
+func (c *Controller) takeOver(ctx context.Context, account *corev1.ServiceAccount, owner *authenticationv1beta1.ManagedServiceAccount,
+) error {
+	before := account.DeepCopy()
+	c.mark(account, owner)
+	if _, err := patch.Object(ctx, c.managed, account, before); err != nil {
+		return fmt.Errorf("take over a service account on the managed cluster: %w", err)
+	}
+	return nil
+}
+
+// mark says on a service account which agent keeps it, and for what.
+func (c *Controller) mark(account *corev1.ServiceAccount, owner *authenticationv1beta1.ManagedServiceAccount) {
+	metav1.SetMetaDataLabel(&account.ObjectMeta, fleet.LabelManagedServiceAccount, fleet.LabelTrue)
+	metav1.SetMetaDataLabel(&account.ObjectMeta, fleet.LabelClusterName, c.Cluster)
+	metav1.SetMetaDataAnnotation(&account.ObjectMeta, fleet.AnnotationOwnerUID, string(owner.UID))
+	metav1.SetMetaDataAnnotation(&account.ObjectMeta, fleet.AnnotationHubHash, c.HubHash)
+	metav1.SetMetaDataAnnotation(&account.ObjectMeta, fleet.AnnotationAgentID, c.Agent)
 }
 
 func (c *Controller) createAccount(ctx context.Context, key client.ObjectKey, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (*corev1.ServiceAccount, error) {
 	create := func() (*corev1.ServiceAccount, error) {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name,
-			Labels: map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster},
-			Annotations: map[string]string{
-				fleet.AnnotationOwnerUID: string(owner.UID), fleet.AnnotationHubHash: c.HubHash, fleet.AnnotationAgentID: c.Agent,
-			},
-		}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		c.mark(account, owner)
 		return account, c.managed.Create(ctx, account)
 	}
 	account, err := create()
@@ -349,10 +368,15 @@ func (c *Controller) removeAccount(ctx context.Context, s *session, name string)
 	if err := s.managed.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, account); err != nil {
 		return client.IgnoreNotFound(err) // those without the label are not in the cache
 	}
-	if c.isOfAnother(account) {
+	if !c.isOwn(account) {
 		return nil
 	}
 	return c.remove(ctx, account)
+}
+
+// isOwn reports whether a service account is marked as that of this agent. One without marks may be meant for another hub.
+func (c *Controller) isOwn(account *corev1.ServiceAccount) bool {
+	return account.Labels[fleet.LabelClusterName] == c.Cluster && !c.isOfAnother(account)
 }
 
 // isOfAnother reports whether a service account is that of an agent for another cluster, or for another hub. What this agent has made is

@@ -36,12 +36,26 @@ func agentOf(managed client.Client, hub, agent string) *Controller {
 	return &Controller{Options: Options{Cluster: "c1", HubHash: hub, Agent: agent}, managed: managed}
 }
 
+// place is a namespace for accounts, which the add-on has instead of the usual one.
+const place = "accounts"
+
 // ensureFor has the account ci in a namespace for a ManagedServiceAccount.
 func ensureFor(ctx context.Context, c *Controller, namespace string, owner types.UID) error {
 	_, err := c.ensureAccount(ctx, namespace, &authenticationv1beta1.ManagedServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci", UID: owner}})
 	return err
 }
+
+// What an agent does about the account ci when its hub has a ManagedServiceAccount of the name, has none, and has no add-on.
+func ensure(ctx context.Context, c *Controller) error {
+	return ensureFor(ctx, c, place, "of-"+types.UID(c.HubHash))
+}
+
+func remove(ctx context.Context, c *Controller) error {
+	return c.removeAccount(ctx, &session{namespace: place, managed: cached{from: c.managed}}, "ci")
+}
+
+func removeAll(ctx context.Context, c *Controller) error { return c.removeAll(ctx, place) }
 
 // isGone reports whether there is no account ci in a namespace.
 func isGone(t *testing.T, managed client.Client, namespace string) bool {
@@ -57,15 +71,9 @@ func isGone(t *testing.T, managed client.Client, namespace string) bool {
 // own are those of its hub, and those that it has made itself.
 func TestAccountsOfTwoHubs(t *testing.T) {
 	t.Parallel()
-	const namespace = "accounts"
-	ensure := func(c *Controller) error { return ensureFor(t.Context(), c, namespace, "of-"+types.UID(c.HubHash)) }
-	remove := func(c *Controller) error {
-		return c.removeAccount(t.Context(), &session{namespace: namespace, managed: cached{from: c.managed}}, "ci")
-	}
-	removeAll := func(c *Controller) error { return c.removeAll(t.Context(), namespace) }
 	for name, test := range map[string]struct {
 		hub, agent string
-		do         func(*Controller) error
+		do         func(context.Context, *Controller) error
 		fails      string
 		gone       bool
 	}{
@@ -79,24 +87,92 @@ func TestAccountsOfTwoHubs(t *testing.T) {
 		"which has none of the name":       {"two", "a", remove, "", true},
 		"which has no add-on":              {"two", "a", removeAll, "", true},
 		"another agent for the hub":        {"one", "b", remove, "", true},
-		"hub and agent are called otherwise": {"two", "b", func(c *Controller) error {
-			return errors.Join(ensureFor(t.Context(), c, namespace, "of-one"), remove(c))
+		"hub and agent are called otherwise": {"two", "b", func(ctx context.Context, c *Controller) error {
+			return errors.Join(ensureFor(ctx, c, place, "of-one"), remove(ctx, c))
 		}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-			if err := ensure(agentOf(managed, "one", "a")); err != nil {
+			if err := ensure(t.Context(), agentOf(managed, "one", "a")); err != nil {
 				t.Fatal(err)
 			}
-			err := test.do(agentOf(managed, test.hub, test.agent))
+			err := test.do(t.Context(), agentOf(managed, test.hub, test.agent))
 			if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 				t.Errorf("it fails with %v, want %q", err, test.fails)
 			}
-			if gone := isGone(t, managed, namespace); gone != test.gone {
+			if gone := isGone(t, managed, place); gone != test.gone {
 				t.Errorf("the account is gone: %t, want %t", gone, test.gone)
 			}
 		})
+	}
+}
+
+// MS-02 MS-04 KL-36: an account that nobody has marked belongs to the agent that takes it over, and goes with the ManagedServiceAccount or
+// the add-on of that one. Until then, no agent removes it.
+func TestUnmarkedAccount(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		takenOver  bool
+		hub, agent string
+		do         func(context.Context, *Controller) error
+		fails      string
+		gone       bool
+	}{
+		"not taken over, none of the name": {false, "one", "a", remove, "", false},
+		"not taken over, no add-on":        {false, "one", "a", removeAll, "", false},
+		"again":                            {true, "one", "a", ensure, "", false},
+		"none of the name":                 {true, "one", "a", remove, "", true},
+		"no add-on":                        {true, "one", "a", removeAll, "", true},
+		"another hub has one of the name":  {true, "two", "b", ensure, "of another hub: choose another name", false},
+		"another hub has none of the name": {true, "two", "b", remove, "", false},
+		"another hub has no add-on":        {true, "two", "b", removeAll, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			managed := unmarkedAccount()
+			if test.takenOver {
+				if err := ensure(t.Context(), agentOf(managed, "one", "a")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := test.do(t.Context(), agentOf(managed, test.hub, test.agent))
+			if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
+				t.Errorf("it fails with %v, want %q", err, test.fails)
+			}
+			if gone := isGone(t, managed, place); gone != test.gone {
+				t.Errorf("the account is gone: %t, want %t", gone, test.gone)
+			}
+		})
+	}
+}
+
+// unmarkedAccount is a managed cluster with the account ci, as the agent of Open Cluster Management makes it.
+func unmarkedAccount() client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: place, Name: "ci", Labels: map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue}}}).Build()
+}
+
+// MS-02 KL-36: of two agents that take an account over at once, one has it.
+func TestTakenOverAtOnce(t *testing.T) {
+	t.Parallel()
+	managed := unmarkedAccount()
+	first := agentOf(managed, "one", "a")
+	second := agentOf(interceptor.NewClient(managed, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, change client.Patch, options ...client.PatchOption) error {
+			if _, account := o.(*corev1.ServiceAccount); account {
+				if err := ensureFor(ctx, first, place, "first"); err != nil {
+					return err
+				}
+			}
+			return c.Patch(ctx, o, change, options...)
+		},
+	}), "two", "b")
+	if err := ensureFor(t.Context(), second, place, "second"); !retryable(err) {
+		t.Errorf("the second one has %v, want a conflict", err)
+	}
+	if err := ensureFor(t.Context(), first, place, "first"); err != nil {
+		t.Errorf("the first one does not have it: %v", err)
 	}
 }
 
@@ -108,22 +184,22 @@ func TestAccountsOfEarlierProcess(t *testing.T) {
 		namespace, hub, agent, inUse string
 		gone                         bool
 	}{
-		"disabled":                              {"custom", "one", "a", "", true},
+		"disabled":                              {place, "one", "a", "", true},
 		"disabled, in the usual namespace":      {fleet.NamespaceAgentAddOn, "one", "a", "", true},
-		"in another namespace":                  {"custom", "one", "a", "other", true},
+		"in another namespace":                  {place, "one", "a", "other", true},
 		"in another one than the usual":         {fleet.NamespaceAgentAddOn, "one", "a", "other", true},
-		"in the usual one now":                  {"custom", "one", "a", fleet.NamespaceAgentAddOn, true},
-		"still there":                           {"custom", "one", "a", "custom", false},
-		"the hub has another address":           {"custom", "two", "a", "", true},
-		"another agent for the hub":             {"custom", "one", "b", "", true},
-		"an agent for another hub":              {"custom", "two", "b", "", false},
+		"in the usual one now":                  {place, "one", "a", fleet.NamespaceAgentAddOn, true},
+		"still there":                           {place, "one", "a", place, false},
+		"the hub has another address":           {place, "two", "a", "", true},
+		"another agent for the hub":             {place, "one", "b", "", true},
+		"an agent for another hub":              {place, "two", "b", "", false},
 		"an agent for another hub, usual place": {fleet.NamespaceAgentAddOn, "two", "b", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn}},
-				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "custom"}}).Build()
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place}}).Build()
 			before, now := agentOf(managed, "one", "a"), agentOf(managed, test.hub, test.agent)
 			if err := errors.Join(ensureFor(t.Context(), before, test.namespace, "ci"), now.clear(t.Context(), test.inUse)); err != nil {
 				t.Fatal(err)
@@ -151,14 +227,14 @@ func TestNamespaceIsMade(t *testing.T) {
 	t.Parallel()
 	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
 	c := agentOf(managed, "one", "a")
-	if err := ensureFor(t.Context(), c, "custom", "ci"); err != nil {
+	if err := ensureFor(t.Context(), c, place, "ci"); err != nil {
 		t.Fatal(err)
 	}
 	namespace := &corev1.Namespace{}
-	if err := managed.Get(t.Context(), client.ObjectKey{Name: "custom"}, namespace); err != nil {
+	if err := managed.Get(t.Context(), client.ObjectKey{Name: place}, namespace); err != nil {
 		t.Fatal(err)
 	}
-	for _, label := range append(c.marks("custom"), fleet.LabelAddOnAgentNamespace) {
+	for _, label := range append(c.marks(place), fleet.LabelAddOnAgentNamespace) {
 		if namespace.Labels[label] != fleet.LabelTrue {
 			t.Errorf("the namespace has no label %s: %v", label, namespace.Labels)
 		}
@@ -181,19 +257,19 @@ func TestRightsAreTakenAway(t *testing.T) {
 	if err := agentOf(managed, "one", "a").clear(t.Context(), ""); err != nil {
 		t.Errorf("nothing is there: %v", err)
 	}
-	if err := ensureFor(t.Context(), agentOf(managed, "one", "a"), "custom", "ci"); err != nil {
+	if err := ensureFor(t.Context(), agentOf(managed, "one", "a"), place, "ci"); err != nil {
 		t.Fatal(err)
 	}
 	c, known := agentOf(managed, "one", "a"), make(chan struct{})
 	close(known)
 	err := c.clear(t.Context(), "other")
 	condition := availability(&session{namespace: "other", known: known}, err)
-	if condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "namespace custom") ||
+	if condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, "namespace accounts") ||
 		!strings.Contains(condition.Message, "give it the rights") {
 		t.Errorf("the add-on has %+v", condition)
 	}
 	forbidden = false
-	if err := c.clear(t.Context(), "other"); err != nil || !isGone(t, managed, "custom") {
+	if err := c.clear(t.Context(), "other"); err != nil || !isGone(t, managed, place) {
 		t.Errorf("with the rights, the account stays: %v", err)
 	}
 	if condition := availability(&session{namespace: "other", known: known}, nil); condition.Status != metav1.ConditionTrue {
