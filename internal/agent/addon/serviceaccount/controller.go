@@ -139,20 +139,12 @@ func newController(o Options) (*Controller, error) {
 	}, nil
 }
 
-// certificateAuthority is what clients of the managed cluster trust. It may be in a file that is replaced.
-func certificateAuthority(config *rest.Config) ([]byte, error) {
-	loaded := rest.CopyConfig(config)
-	if err := rest.LoadTLSFiles(loaded); err != nil {
-		return nil, fmt.Errorf("read the certificate authority of the managed cluster: %w", err)
-	}
-	return loaded.CAData, nil
-}
-
 // start is called before the first reconcile. What was left while the agent did not run is found by the first reconcile of the add-on,
 // which has an event only if it exists.
 func (c *Controller) start(ctx context.Context, queue queue) error {
 	c.ctx, c.queue = ctx, queue
 	queue.Add(c.request(""))
+	c.watchAuthority(ctx)
 	return nil
 }
 

@@ -31,6 +31,10 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return c.from.Get(ctx, key, into, options...)
 }
 
+func (c cached) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	return c.from.List(ctx, into, options...)
+}
+
 // agentOf is an agent of cluster c1 for a hub.
 func agentOf(managed client.Client, hub, agent string) *Controller {
 	return &Controller{Options: Options{Cluster: "c1", HubHash: hub, Agent: agent}, managed: managed}
