@@ -16,7 +16,7 @@ func (s *Server) resources() []metav1.APIResource {
 	of := func(subresource string, verbs ...string) metav1.APIResource {
 		return metav1.APIResource{Name: managedClusters.Resource + "/" + subresource, Kind: "ManagedCluster", Verbs: verbs}
 	}
-	return []metav1.APIResource{of(api.Attach(s.version), "create"), of(fleet.SubresourcePortForward, "create"),
+	return []metav1.APIResource{of(api.Attach(s.version), verbConnect), of(fleet.SubresourcePortForward, verbConnect),
 		of(fleet.SubresourceProxy, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")}
 }
 

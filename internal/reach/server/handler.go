@@ -28,6 +28,9 @@ import (
 
 var managedClusters = schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: fleet.ResourceManagedClusters}
 
+// verbConnect is the verb of requests that become connections.
+const verbConnect = "create"
+
 // Handler answers requests for subresources of managedclusters, and hands all others on. It expects the information
 // about the request, and its user, in the context, where the handlers of an API server put them.
 func (s *Server) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
@@ -36,20 +39,16 @@ func (s *Server) Handler(next http.Handler, codecs runtime.NegotiatedSerializer)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, known := request.RequestInfoFrom(r.Context())
-		if !known || !info.IsResourceRequest || info.APIGroup != s.version.Group || info.Resource != managedClusters.Resource {
+		if !known || !s.isAboutCluster(info) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		var err error
 		switch info.Subresource {
-		case api.Attach(s.version):
-			err = s.serveTunnel(w, r, info.Name)
 		case fleet.SubresourceProxy:
 			err = s.serveProxy(w, r, info, fail)
-		case fleet.SubresourcePortForward:
-			err = s.servePortForward(w, r, info.Name)
-		case fleet.SubresourceStream:
-			err = s.serveStream(w, r, info.Name)
+		case api.Attach(s.version), fleet.SubresourcePortForward, fleet.SubresourceStream:
+			err = s.serveConnection(w, r, info)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -57,6 +56,27 @@ func (s *Server) Handler(next http.Handler, codecs runtime.NegotiatedSerializer)
 			fail(w, r, err)
 		}
 	})
+}
+
+// isAboutCluster reports whether a request is for a managed cluster. Clusters have no namespace: a path with one is that of no cluster, and
+// a right to it is one in that namespace alone.
+func (s *Server) isAboutCluster(info *request.RequestInfo) bool {
+	return info.IsResourceRequest && info.APIGroup == s.version.Group && info.Resource == managedClusters.Resource && info.Namespace == ""
+}
+
+// serveConnection makes a connection of a request, which is to create the subresource: who may only read it, or watch it, may not connect.
+func (s *Server) serveConnection(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) error {
+	if info.Verb != verbConnect {
+		of := schema.GroupResource{Group: s.version.Group, Resource: managedClusters.Resource + "/" + info.Subresource}
+		return apierrors.NewMethodNotSupported(of, info.Verb)
+	}
+	switch info.Subresource {
+	case fleet.SubresourcePortForward:
+		return s.servePortForward(w, r, info.Name)
+	case fleet.SubresourceStream:
+		return s.serveStream(w, r, info.Name)
+	}
+	return s.serveTunnel(w, r, info.Name)
 }
 
 // serveTunnel makes a tunnel of the request of an agent. It ends with the context of the request, which an API server ends with the
@@ -81,7 +101,7 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string
 // Authorize lets the agent of a cluster create a tunnel. It has no opinion on anything else.
 func (s *Server) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	isTunnel := a.IsResourceRequest() && a.GetAPIGroup() == s.version.Group && a.GetResource() == managedClusters.Resource &&
-		a.GetSubresource() == api.Attach(s.version) && a.GetVerb() == "create"
+		a.GetSubresource() == api.Attach(s.version) && a.GetVerb() == verbConnect && a.GetNamespace() == ""
 	if isTunnel && isAgentOf(a.GetName(), a.GetUser().GetName(), a.GetUser().GetGroups()) {
 		return authorizer.DecisionAllow, "", nil
 	}

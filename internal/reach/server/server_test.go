@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -29,10 +30,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/peers"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
-const clusterPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters/"
+const (
+	versionPath = "/apis/cluster.open-cluster-management.io/v1/"
+	clusterPath = versionPath + "managedclusters/"
+)
 
 var testOptions = Options{Version: api.Standalone,
 	ExposedServices: types.NamespacedName{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices}}
@@ -121,7 +126,13 @@ func makeTunnel(t *testing.T, s *Server, hub *httptest.Server, name string) *tun
 
 func get(t *testing.T, hub *httptest.Server, path string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hub.URL+clusterPath+path, http.NoBody)
+	return ask(t, hub, http.MethodGet, "managedclusters/"+path)
+}
+
+// ask sends a request for a resource as alice.
+func ask(t *testing.T, hub *httptest.Server, method, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, hub.URL+versionPath+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +168,19 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{"c1/%70roxy/version", "c1/proxy/..", "c1/proxy/%2e%2e/x", "%631/proxy/x"} {
+	for _, path := range []string{"c1/%70roxy/version", "c1/proxy/..", "c1/proxy/%2e%2e/x", "%631/proxy/x",
+		"/proxy/x?fieldSelector=metadata.name%3Dc1"} {
 		if code, body := get(t, hub, path); code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for path, want := range map[string]int{
+		"watch/managedclusters/c1/proxy/x":                http.StatusBadRequest,
+		"namespaces/own/managedclusters/c1/proxy/x":       http.StatusNotFound,
+		"watch/namespaces/own/managedclusters/c1/proxy/x": http.StatusNotFound,
+	} {
+		if code, body := ask(t, hub, http.MethodGet, path); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
 	}
 }
@@ -410,9 +431,80 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if code, body := get(t, hub, "c1/portforward?address=kubernetes.default.svc:443"); code != http.StatusBadRequest ||
-		!strings.Contains(body, api.ProtocolPortForward) {
+	code, body := ask(t, hub, http.MethodPost, "managedclusters/c1/portforward?address=kubernetes.default.svc:443")
+	if code != http.StatusBadRequest || !strings.Contains(body, api.ProtocolPortForward) {
 		t.Errorf("a request that upgrades nothing: %d %s", code, body)
+	}
+}
+
+// CP-07, CG-01: a connection is created, and its cluster is in no namespace: what else a user may do, or may do in a namespace, is no right
+// to it.
+func TestConnectionsAreCreated(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	s.peers = peers.New(peers.Options{Version: api.Standalone, User: "hub"})
+	connectAgent(t, s, hub, "c1", echoAt(t, "kubernetes.default.svc:443"))
+	for subresource, by := range map[string]struct{ who, protocol string }{
+		"tunnel": {fleet.ClusterUser("c1", "agent"), tunnel.Protocol},
+		"stream": {"hub", api.ProtocolStream},
+		"portforward?address=kubernetes.default.svc:443": {"alice", api.ProtocolPortForward},
+	} {
+		for what, want := range map[string]int{
+			"GET managedclusters":                      http.StatusMethodNotAllowed,
+			"HEAD managedclusters":                     http.StatusMethodNotAllowed,
+			"PUT managedclusters":                      http.StatusMethodNotAllowed,
+			"PATCH managedclusters":                    http.StatusMethodNotAllowed,
+			"DELETE managedclusters":                   http.StatusMethodNotAllowed,
+			"OPTIONS managedclusters":                  http.StatusMethodNotAllowed,
+			"GET watch/managedclusters":                http.StatusMethodNotAllowed,
+			"POST watch/managedclusters":               http.StatusMethodNotAllowed,
+			"GET namespaces/own/managedclusters":       http.StatusNotFound,
+			"POST namespaces/own/managedclusters":      http.StatusNotFound,
+			"GET watch/namespaces/own/managedclusters": http.StatusNotFound,
+		} {
+			method, below, _ := strings.Cut(what, " ")
+			r, err := http.NewRequestWithContext(t.Context(), method, hub.URL+versionPath+below+"/c1/"+subresource, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", by.protocol)
+			answer, err := (&http.Client{Transport: from(by.who)}).Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want {
+				t.Errorf("%s/c1/%s: %s, want %d", what, subresource, answer.Status, want)
+			}
+		}
+	}
+}
+
+// CP-05: the agent of a cluster has the right to create its tunnel, and nothing else.
+func TestAuthorize(t *testing.T) {
+	t.Parallel()
+	s := New(testOptions)
+	own := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: fleet.ClusterUser("c1", "agent"), Groups: fleet.ClusterGroups("c1")},
+		Verb: "create", APIGroup: api.Standalone.Group, APIVersion: api.Standalone.Version, Resource: "managedclusters", Subresource: "tunnel",
+		Name: "c1", ResourceRequest: true}
+	for name, change := range map[string]func(*authorizer.AttributesRecord){
+		"its tunnel":         func(*authorizer.AttributesRecord) {},
+		"to read it":         func(a *authorizer.AttributesRecord) { a.Verb = "get" },
+		"in a namespace":     func(a *authorizer.AttributesRecord) { a.Namespace = "c1" },
+		"of another cluster": func(a *authorizer.AttributesRecord) { a.Name = "c2" },
+		"of another group":   func(a *authorizer.AttributesRecord) { a.APIGroup = api.Aggregated.Group },
+		"a port":             func(a *authorizer.AttributesRecord) { a.Subresource = "portforward" },
+		"as somebody else":   func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "alice"} },
+	} {
+		want, attributes := authorizer.DecisionNoOpinion, own
+		if name == "its tunnel" {
+			want = authorizer.DecisionAllow
+		}
+		change(&attributes)
+		if got, _, err := s.Authorize(t.Context(), attributes); got != want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -168,10 +168,13 @@ func TestServicesOnly(t *testing.T) {
 	}))
 	expect(t, hub, inDefault+"web/proxy-service", http.StatusOK, "default/web <nil>")
 	expect(t, hub, inDefault+"db/proxy-service", http.StatusForbidden, "is not in the exposed services allowlist")
-	for _, path := range []string{"c1/proxy", "c1/proxy/version", inDefault + "web/proxy/", inDefault + "web",
-		"c1/portforward?address=kubernetes.default.svc:443"} {
+	for _, path := range []string{"c1/proxy", "c1/proxy/version", inDefault + "web/proxy/", inDefault + "web"} {
 		expect(t, hub, path, http.StatusForbidden, "--enable-kube-api-proxy=false")
 		expect(t, hub, path, http.StatusForbidden, `"kind":"managedclusters"`)
+	}
+	code, body := ask(t, hub, http.MethodPost, "managedclusters/c1/portforward?address=kubernetes.default.svc:443")
+	if code != http.StatusForbidden || !strings.Contains(body, "--enable-kube-api-proxy=false") {
+		t.Errorf("a port: %d %s", code, body)
 	}
 }
 

@@ -49,7 +49,7 @@ func (c ClusterTokens) Authenticator(hub authenticator.Request) authenticator.Re
 func (c ClusterTokens) isForCluster(ctx context.Context) bool {
 	info, known := request.RequestInfoFrom(ctx)
 	return known && info.IsResourceRequest && info.APIGroup == c.Version.Group && info.APIVersion == c.Version.Version &&
-		info.Resource == fleet.ResourceManagedClusters && info.Subresource == fleet.SubresourceProxy
+		info.Resource == fleet.ResourceManagedClusters && info.Subresource == fleet.SubresourceProxy && info.Namespace == ""
 }
 
 // isUnsure reports whether somebody who may know a token has not answered. It must not get to a cluster then.
@@ -78,7 +78,7 @@ func isNoAnswer(err error) bool {
 func (c ClusterTokens) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	_, isBearer := a.GetUser().(*bearer)
 	isProxy := a.IsResourceRequest() && a.GetAPIGroup() == c.Version.Group && a.GetResource() == fleet.ResourceManagedClusters &&
-		a.GetSubresource() == fleet.SubresourceProxy
+		a.GetSubresource() == fleet.SubresourceProxy && a.GetNamespace() == ""
 	if isBearer && isProxy {
 		return authorizer.DecisionAllow, "", nil
 	}

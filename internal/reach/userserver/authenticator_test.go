@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,17 +56,18 @@ func TestClusterTokensAreLeftToTheCluster(t *testing.T) {
 	if err != nil || who == nil || who.GetName() != user.Anonymous || header.Get(fleet.HeaderClusterAuthorization) != "Bearer "+ofCluster {
 		t.Errorf("the token of a cluster: %v, %v, %v", who, header, err)
 	}
-	if decision, _, _ := decide(who, "managedclusters", "proxy"); decision != authorizer.DecisionAllow {
+	if decision, _, _ := decide(who, "", "managedclusters", "proxy"); decision != authorizer.DecisionAllow {
 		t.Error("it may not ask the cluster")
 	}
-	for _, other := range []struct{ resource, subresource string }{
-		{"managedclusters", ""}, {"managedclusters", "portforward"}, {"managedclusters", "stream"}, {"manifestworks", "proxy"}} {
-		if decision, _, _ := decide(who, other.resource, other.subresource); decision != authorizer.DecisionNoOpinion {
+	for _, other := range []struct{ namespace, resource, subresource string }{
+		{"", "managedclusters", ""}, {"", "managedclusters", "portforward"}, {"", "managedclusters", "stream"}, {"", "manifestworks", "proxy"},
+		{"c1", "managedclusters", "proxy"}} {
+		if decision, _, _ := decide(who, other.namespace, other.resource, other.subresource); decision != authorizer.DecisionNoOpinion {
 			t.Errorf("it may ask for %+v", other)
 		}
 	}
 	nobody := &user.DefaultInfo{Name: user.Anonymous}
-	if decision, _, _ := decide(nobody, "managedclusters", "proxy"); decision != authorizer.DecisionNoOpinion {
+	if decision, _, _ := decide(nobody, "", "managedclusters", "proxy"); decision != authorizer.DecisionNoOpinion {
 		t.Error("nobody at all may ask the cluster")
 	}
 	if who, header, err = authenticate(t, proxy, "Bearer "+ofHub, nil); err != nil || who.GetName() != "alice" ||
@@ -79,6 +81,7 @@ func TestClusterTokensAreLeftToTheCluster(t *testing.T) {
 	}{
 		"elsewhere":          {"/apis/cluster.open-cluster-management.io/v1/managedclusters/c1", "Bearer " + ofCluster, unknown},
 		"of another group":   {"/apis/reach.capstan.io/v1alpha1/managedclusters/c1/proxy/api", "Bearer " + ofCluster, unknown},
+		"in a namespace":     {strings.Replace(proxy, "/v1/", "/v1/namespaces/c1/", 1), "Bearer " + ofCluster, unknown},
 		"opaque":             {proxy, "Bearer opaque", unknown},
 		"basic":              {proxy, "Basic " + ofCluster, unknown},
 		"nothing":            {proxy, "", unknown},
@@ -94,8 +97,8 @@ func TestClusterTokensAreLeftToTheCluster(t *testing.T) {
 	}
 }
 
-func decide(who user.Info, resource, subresource string) (authorizer.Decision, string, error) {
+func decide(who user.Info, namespace, resource, subresource string) (authorizer.Decision, string, error) {
 	return ClusterTokens{Version: api.Standalone}.Authorize(context.Background(), authorizer.AttributesRecord{User: who, Verb: "get",
-		APIGroup: api.Standalone.Group, APIVersion: api.Standalone.Version, Resource: resource, Subresource: subresource, Name: "c1",
-		ResourceRequest: true})
+		Namespace: namespace, APIGroup: api.Standalone.Group, APIVersion: api.Standalone.Version, Resource: resource, Subresource: subresource,
+		Name: "c1", ResourceRequest: true})
 }

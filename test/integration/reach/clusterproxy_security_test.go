@@ -13,7 +13,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// CP-09: through the hub and the agent, no header makes a user somebody else, however it is written, and no path leads elsewhere.
+// CP-09: through the hub and the agent, no header makes a user somebody else, however it is written, and no path leads elsewhere. A port of
+// a cluster is forwarded by the right to create that, in no namespace.
 func TestHeadersAndPaths(t *testing.T) {
 	t.Parallel()
 	p := framework.NewProxied(t, framework.Hub, "headers-paths")
@@ -50,6 +51,20 @@ func TestHeadersAndPaths(t *testing.T) {
 		code, answer := p.Raw(t, "GET "+path+" HTTP/1.1"+admin, "")
 		if want == elsewhere && strings.Contains(answer, "gitVersion") || want != elsewhere && code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, answer, want)
+		}
+	}
+	forward := api.Path(p.API, p.Name, "portforward") + "?" + api.QueryAddress + "=kubernetes.default.svc:443"
+	inNamespace := strings.Replace(forward, "/v1/", "/v1/namespaces/default/", 1)
+	for request, want := range map[string]int{
+		"POST " + forward: http.StatusSwitchingProtocols,
+		"GET " + forward:  http.StatusMethodNotAllowed,
+		"GET " + strings.Replace(forward, "/v1/", "/v1/watch/", 1): http.StatusMethodNotAllowed,
+		"GET " + inNamespace:  http.StatusNotFound,
+		"POST " + inNamespace: http.StatusNotFound,
+	} {
+		code, answer := p.Raw(t, request+" HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: "+api.ProtocolPortForward+admin, "")
+		if code != want {
+			t.Errorf("%s: %d %s, want %d", request, code, answer, want)
 		}
 	}
 }
