@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
@@ -28,11 +30,18 @@ func tokenUntil(ends time.Time) string {
 	return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(claims)) + ".c2ln"
 }
 
-// start sends a request as an API server would pass it on, and returns what is closed when it ends.
+// start sends a request that goes on until its context ends, and returns what is closed then.
 func start(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate) (ended <-chan struct{}) {
 	t.Helper()
+	return pass(t, w, who, path, sent, certificate, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+}
+
+// pass sends a request as an API server would pass it on, and returns what is closed when it has been answered.
+func pass(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate,
+	answer http.HandlerFunc) (answered <-chan struct{}) {
+	t.Helper()
 	done := make(chan struct{})
-	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	handler := w.Handler(answer)
 	chain := KeepToken(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Authorization") // as authentication does
 		handler.ServeHTTP(rw, r)
@@ -95,10 +104,65 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 			w.mu.Lock()
 			for s := range w.open {
 				for one := range w.open[s] {
-					one.end()
+					one.end(nil)
 				}
 			}
 			w.mu.Unlock()
+		})
+	}
+}
+
+// CP-09: the cause of the end is an error of the API that says what has ended, for whoever has not answered yet.
+func TestWhyWhatIsOpenEnds(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/proxy/api/v1/pods"
+	shown := &user.DefaultInfo{Name: agent.Name, Groups: agent.Groups, Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}}
+	nothing := func(*Watches, *allowing) {}
+	for name, test := range map[string]struct {
+		who user.Info
+		// token and certificate are for how long these are valid; nothing else is sent.
+		token, certificate time.Duration
+		refused            bool
+		happens            func(*Watches, *allowing)
+		is                 func(error) bool
+		want               string
+	}{
+		"a token expires":     {account, time.Minute, 0, false, nothing, apierrors.IsUnauthorized, "the token has expired"},
+		"a token had expired": {account, -20 * time.Second, 0, false, nothing, apierrors.IsUnauthorized, "the token has expired"},
+		"a certificate":       {shown, 0, time.Minute, false, nothing, apierrors.IsUnauthorized, "the certificate has expired"},
+		"one of before": {shown, 0, time.Hour, false, func(w *Watches, _ *allowing) { w.credentials.set("c1", time.Now().Add(time.Minute)) },
+			apierrors.IsUnauthorized, "the agent has to join again"},
+		"the right": {account, 0, 0, false, func(w *Watches, rights *allowing) {
+			rights.refuse.Store(true)
+			w.checkAll(subjectsOf(account))
+		}, apierrors.IsForbidden, `cannot get resource "managedclusters/proxy"`},
+		"the right was lost": {account, 0, 0, true, nothing, apierrors.IsForbidden, "has been lost since it began"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rights := &allowing{}
+				rights.refuse.Store(test.refused)
+				w := NewWatches(rights, NewCutOff(), NewCredentials())
+				close(w.credentials.known)
+				sent, certificate := "", (*x509.Certificate)(nil)
+				if test.token != 0 {
+					sent = tokenUntil(time.Now().Add(test.token))
+				}
+				if test.certificate != 0 {
+					certificate = &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(test.certificate)}
+				}
+				var cause error
+				answered := pass(t, w, test.who, path, sent, certificate, func(_ http.ResponseWriter, r *http.Request) {
+					<-r.Context().Done()
+					cause = context.Cause(r.Context())
+				})
+				test.happens(w, rights)
+				<-answered
+				if !test.is(cause) || !strings.Contains(cause.Error(), test.want) {
+					t.Errorf("it has ended because of %v, want %q", cause, test.want)
+				}
+			})
 		})
 	}
 }
@@ -141,7 +205,7 @@ func TestWatchesEndWithTheirAccount(t *testing.T) {
 			if !isOver(ended) || isOver(other) {
 				t.Errorf("%s: it is over: %t, and that of another: %t", how, isOver(ended), isOver(other))
 			}
-			w.endAll(subject{"User", admin.Name})
+			w.endAll(subject{"User", admin.Name}, nil)
 			cancel()
 			shared.Shutdown()
 		})

@@ -69,6 +69,10 @@ func (s *Suspension) Run(ctx context.Context, client dynamic.Interface) error {
 
 // Handler hands on what does not have to wait.
 func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+	refuse := func(w http.ResponseWriter, r *http.Request, why string) {
+		refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "", why, retrySuspended, true)
+		responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !changesClusters(r) {
 			next.ServeHTTP(w, r)
@@ -77,16 +81,15 @@ func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSeriali
 		select {
 		case <-s.known:
 		case <-r.Context().Done():
+			refuse(w, r, "This hub does not know yet whether it holds what agents would change their clusters by")
 			return
 		}
 		if !s.suspended.Load() {
 			next.ServeHTTP(w, r)
 			return
 		}
-		refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "",
-			"This hub holds what agents would change their clusters by; an administrator lets them have it by deleting ConfigMap "+
-				fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld, retrySuspended, true)
-		responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
+		refuse(w, r, "This hub holds what agents would change their clusters by; an administrator lets them have it by deleting ConfigMap "+
+			fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld)
 	})
 }
 

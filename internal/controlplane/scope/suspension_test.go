@@ -87,10 +87,10 @@ func TestSuspension(t *testing.T) {
 		suspension := NewSuspension()
 		handler := suspension.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
 			serializer.NewCodecFactory(scheme))
-		send := func(what agentRequest) <-chan int {
+		send := func(ctx context.Context, what agentRequest) <-chan int {
 			info := &request.RequestInfo{IsResourceRequest: true, Verb: what.verb, Namespace: what.namespace, APIGroup: what.group,
 				Resource: what.resource}
-			ctx := request.WithUser(request.WithRequestInfo(t.Context(), info), what.who)
+			ctx = request.WithUser(request.WithRequestInfo(ctx, info), what.who)
 			answer := make(chan int, 1)
 			go func() {
 				recorder := httptest.NewRecorder()
@@ -103,13 +103,18 @@ func TestSuspension(t *testing.T) {
 		atOnce := func(all []agentRequest, want int) {
 			t.Helper()
 			for _, what := range all {
-				if answer := send(what); len(answer) != 1 || <-answer != want {
+				if answer := send(t.Context(), what); len(answer) != 1 || <-answer != want {
 					t.Errorf("%s: it waits, or gets another answer than %d", what, want)
 				}
 			}
 		}
 		atOnce(goOn, http.StatusOK)
-		waiting := send(withheld[0])
+		over, end := context.WithCancel(t.Context())
+		end()
+		if answer := send(over, withheld[0]); len(answer) != 1 || <-answer != http.StatusServiceUnavailable {
+			t.Error("an agent whose request ends before it is known whether the hub is suspended gets another answer than to retry")
+		}
+		waiting := send(t.Context(), withheld[0])
 		if len(waiting) != 0 {
 			t.Error("an agent is answered before it is known whether the hub is suspended")
 		}

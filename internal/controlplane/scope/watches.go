@@ -9,12 +9,14 @@ import (
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -28,7 +30,8 @@ import (
 // who has them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it
 // may see ends with the rights of the add-on. The identities of add-ons have whatever rights are given to them, through roles of any name
 // or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike. They also end with the token
-// or certificate that they were opened with, and with the service account.
+// or certificate that they were opened with, and with the service account. The cause of that end is the answer to a request that has
+// none yet.
 type Watches struct {
 	authorizer  authorizer.UnconditionalAuthorizer
 	credentials *Credentials
@@ -44,7 +47,7 @@ type watch struct {
 	attributes authorizer.Attributes
 	// certificate is what who has it open has shown, nil if that was something else.
 	certificate *x509.Certificate
-	end         context.CancelFunc
+	end         context.CancelCauseFunc
 }
 
 // subject is a user or a group, or a cluster that users act for.
@@ -77,7 +80,7 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		}
 		certificate := certificateOf(r, who)
 		ctx, end := withinCredential(r.Context(), who, certificate)
-		defer end()
+		defer end(nil)
 		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificate, end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
@@ -102,18 +105,28 @@ func KeepToken(next http.Handler) http.Handler {
 	})
 }
 
+var (
+	errCertificateExpired = apierrors.NewUnauthorized("the certificate has expired")
+	errAccountGone        = apierrors.NewUnauthorized("the service account has been deleted")
+)
+
 // withinCredential ends with the token or certificate that a request was sent with. The token of somebody whom the hub does not know is not
 // for the hub.
-func withinCredential(ctx context.Context, who user.Info, certificate *x509.Certificate) (context.Context, context.CancelFunc) {
+func withinCredential(ctx context.Context, who user.Info, certificate *x509.Certificate) (context.Context, context.CancelCauseFunc) {
 	sent, _ := ctx.Value(tokenKey{}).(string)
-	ends := token.Expiry(sent)
+	ends, expired := token.Expiry(sent), token.ErrExpired
 	switch {
 	case certificate != nil:
-		ends = certificate.NotAfter
+		ends, expired = certificate.NotAfter, errCertificateExpired
 	case ends.IsZero(), who.GetName() == user.Anonymous:
-		return context.WithCancel(ctx)
+		return context.WithCancelCause(ctx)
 	}
-	return context.WithDeadline(ctx, ends)
+	valid, stop := context.WithDeadlineCause(ctx, ends, expired)
+	within, end := context.WithCancelCause(valid)
+	return within, func(why error) {
+		end(why)
+		stop()
+	}
 }
 
 // subjectsOf are those by which a user may have rights, and the clusters that the user acts for.
@@ -150,10 +163,14 @@ func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
 	}
 }
 
+// check ends a watch without a right or a credential that holds.
 func (w *Watches) check(one *watch) {
-	decision, _, _ := w.authorizer.Authorize(one.ctx, one.attributes)
-	if decision != authorizer.DecisionAllow || w.credentials.check(one.ctx, one.attributes.GetUser(), one.certificate) != nil {
-		one.end()
+	decision, reason, _ := w.authorizer.Authorize(one.ctx, one.attributes)
+	if decision != authorizer.DecisionAllow {
+		one.end(responsewriters.ForbiddenStatusError(one.attributes, cmp.Or(reason, "the right to this request has been lost since it began")))
+	}
+	if err := w.credentials.check(one.ctx, one.attributes.GetUser(), one.certificate); err != nil {
+		one.end(apierrors.NewUnauthorized(err.Error()))
 	}
 }
 
@@ -161,11 +178,11 @@ func (w *Watches) check(one *watch) {
 func (w *Watches) checkFor(cluster string) { w.checkAll([]subject{{clusterKind, cluster}}) }
 
 // endAll ends the watches of a subject.
-func (w *Watches) endAll(of subject) {
+func (w *Watches) endAll(of subject, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.open[of] {
-		one.end()
+		one.end(why)
 	}
 }
 
@@ -225,7 +242,7 @@ func (w *Watches) followAccounts(informer cache.SharedIndexInformer) error {
 			object = unknown.Obj
 		}
 		if account, err := meta.Accessor(object); err == nil {
-			w.endAll(subject{rbacv1.UserKind, serviceaccount.MakeUsername(account.GetNamespace(), account.GetName())})
+			w.endAll(subject{rbacv1.UserKind, serviceaccount.MakeUsername(account.GetNamespace(), account.GetName())}, errAccountGone)
 		}
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -254,7 +254,7 @@ func TestCutOff(t *testing.T) {
 				defer w.mu.Unlock()
 				for s := range w.open {
 					for one := range w.open[s] {
-						one.end()
+						one.end(nil)
 					}
 				}
 			})
@@ -279,7 +279,7 @@ func TestWatchesOfOtherClusters(t *testing.T) { //nolint:paralleltest // it coun
 	close(w.credentials.known)
 	add := func(cluster string) {
 		who := &user.DefaultInfo{Name: fleet.ClusterUser(cluster, "a"), Groups: fleet.ClusterGroups(cluster)}
-		w.add(subjectsOf(who), &watch{ctx: t.Context(), attributes: authorizer.AttributesRecord{User: who}, end: func() {}})
+		w.add(subjectsOf(who), &watch{ctx: t.Context(), attributes: authorizer.AttributesRecord{User: who}, end: func(error) {}})
 	}
 	for i := range 1000 {
 		add(fmt.Sprintf("c%d", i))

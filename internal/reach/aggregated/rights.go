@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -37,7 +38,7 @@ type rights struct {
 type right struct {
 	attributes authorizer.Attributes
 	ctx        context.Context //nolint:containedctx // it ends with the right, or when nothing that needs it is open
-	cancel     context.CancelFunc
+	cancel     context.CancelCauseFunc
 	requests   int
 }
 
@@ -61,9 +62,9 @@ func (r *rights) handler(next http.Handler) http.Handler {
 		}
 		authorized, release := r.acquire(attributes)
 		defer release()
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		defer context.AfterFunc(authorized, cancel)() //nolint:contextcheck // it is that of the right
+		ctx, cancel := context.WithCancelCause(req.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(authorized, func() { cancel(context.Cause(authorized)) })() //nolint:contextcheck // it is that of the right
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
@@ -75,7 +76,8 @@ func isLongRunningOfUser(info *request.RequestInfo) bool {
 		info.Subresource == fleet.SubresourcePortForward
 }
 
-// acquire returns a context that ends with the right, which is checked until all who have acquired it have released it.
+// acquire returns a context that ends with the right, which is checked until all who have acquired it have released it. The cause of that
+// end is the answer to a request that has none yet.
 func (r *rights) acquire(attributes authorizer.Attributes) (authorized context.Context, release context.CancelFunc) {
 	key := keyOf(attributes)
 	r.mu.Lock()
@@ -83,7 +85,7 @@ func (r *rights) acquire(attributes authorizer.Attributes) (authorized context.C
 	one := r.inUse[key]
 	if one == nil {
 		one = &right{attributes: attributes}
-		one.ctx, one.cancel = context.WithCancel(context.Background())
+		one.ctx, one.cancel = context.WithCancelCause(context.Background())
 		r.inUse[key] = one
 		go r.poll(key, one)
 	}
@@ -92,7 +94,7 @@ func (r *rights) acquire(attributes authorizer.Attributes) (authorized context.C
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if one.requests--; one.requests == 0 {
-			r.remove(key, one)
+			r.remove(key, one, nil)
 		}
 	}
 }
@@ -103,12 +105,12 @@ func (r *rights) poll(key string, one *right) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.remove(key, one)
+	r.remove(key, one, responsewriters.ForbiddenStatusError(one.attributes, "the right to this request has been lost since it began"))
 }
 
 // remove ends the requests that need the right. Those of a user who has it again acquire another one.
-func (r *rights) remove(key string, one *right) {
-	one.cancel()
+func (r *rights) remove(key string, one *right, why error) {
+	one.cancel(why)
 	if r.inUse[key] == one {
 		delete(r.inUse, key)
 	}

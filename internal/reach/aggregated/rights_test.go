@@ -12,13 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // CP-07 CG-02: a request that goes on ends when its user has lost the right to it, and not while nobody can say so; one that is over at
-// once is not checked again.
+// once is not checked again. The cause of the end says that the right is lost.
 func TestWhileAuthorized(t *testing.T) {
 	t.Parallel()
 	const untilAnswer, untilLost = time.Hour, time.Minute + time.Second
@@ -47,9 +48,11 @@ func TestWhileAuthorized(t *testing.T) {
 					}
 					return test.decision, "", test.err
 				})
+				var cause error
 				handler := newRights(rights).handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					select {
 					case <-r.Context().Done():
+						cause = context.Cause(r.Context())
 					case <-time.After(untilAnswer):
 					}
 				}))
@@ -59,6 +62,9 @@ func TestWhileAuthorized(t *testing.T) {
 				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 				if took := time.Since(began); took < test.want || took > test.want+2*time.Second {
 					t.Errorf("the request has ended after %s, want %s", took, test.want)
+				}
+				if apierrors.IsForbidden(cause) != (test.want == untilLost) {
+					t.Errorf("the request has ended because of %v", cause)
 				}
 			})
 		})

@@ -21,8 +21,13 @@ func status(code int32, reason metav1.StatusReason, message string) metav1.Statu
 	return metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}
 }
 
-// failure says why there is no answer of the cluster, and what to do about it.
+// failure says why there is no answer of the cluster, and what to do about it. If the request has ended with the right or the credential of
+// its sender, the cause of that is the answer.
 func (f *forwarding) failure(ctx context.Context, err error) *apierrors.StatusError {
+	var refused *apierrors.StatusError
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
 	code, reason, message := f.to.explain(ctx, err)
 	return &apierrors.StatusError{ErrStatus: status(code, reason, message)}
 }

@@ -49,6 +49,8 @@ type fixture struct {
 	// caller makes the requests to the hub, and rights says what it may there.
 	caller user.Info
 	rights authorizer.AuthorizerFunc
+	// within limits the contexts of requests; nil does not.
+	within func(context.Context) context.Context
 }
 
 // setUp starts a gateway, and an API server of a cluster, which may have a name.
@@ -112,6 +114,9 @@ func (f *fixture) serve(w http.ResponseWriter, r *http.Request) {
 		panic("proxy connects nothing")
 	}
 	ctx := request.WithUser(r.Context(), f.caller)
+	if f.within != nil {
+		ctx = f.within(ctx)
+	}
 	info, _ := request.RequestInfoFrom(ctx)
 	responder := &responder{w: w, r: r}
 	handler, err := connecter.Connect(ctx, info.Name, nil, responder)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -267,8 +268,8 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 		FlushInterval:  -1,
 		ModifyResponse: f.cleanAnswer,
 		ErrorHandler: func(_ http.ResponseWriter, failed *http.Request, err error) {
-			if r.Context().Err() != nil {
-				return // nobody waits for the answer
+			if errors.Is(context.Cause(r.Context()), context.Canceled) {
+				return // the client has left; what ends a request that is still waited for has another cause
 			}
 			failure := f.failure(failed.Context(), err)
 			observed.observe(int(failure.ErrStatus.Code))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
@@ -412,6 +415,63 @@ func TestProxyFailures(t *testing.T) { // CG-02 CG-01
 	}
 	if text := body(t, answer); answer.StatusCode != 404 || !strings.Contains(text, "there is no Secret credentials/c2 with the label") {
 		t.Error(answer.Status, text)
+	}
+}
+
+// Who waits when a request ends is told why, and never that all is well.
+func TestProxyFailuresOfWhatHasEnded(t *testing.T) { // CG-02
+	t.Parallel()
+	clusterGateways := schema.GroupResource{Group: "cluster.core.oam.dev", Resource: "clustergateways"}
+	for name, test := range map[string]struct {
+		cause error
+		code  int
+		want  string
+	}{
+		"the credential": {apierrors.NewUnauthorized("the token has expired"), http.StatusUnauthorized, "the token has expired"},
+		"the right":      {apierrors.NewForbidden(clusterGateways, "c1", errors.New("it is lost")), http.StatusForbidden, "it is lost"},
+	} {
+		for _, when := range []string{"before it begins", "while the cluster does not answer"} {
+			t.Run(name+" ends "+when, func(t *testing.T) {
+				t.Parallel()
+				begun := make(chan struct{}, 1)
+				f := setUp(t, gateway.Options{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodDelete {
+						begun <- struct{}{}
+						<-r.Context().Done()
+					}
+				}))
+				f.create(nil)
+				f.within = func(ctx context.Context) context.Context {
+					ctx, end := context.WithCancelCause(ctx)
+					if when == "before it begins" {
+						end(test.cause)
+						return ctx
+					}
+					go func() {
+						<-begun
+						end(test.cause)
+					}()
+					return ctx
+				}
+				answer := f.do(http.MethodDelete, "/api/v1/namespaces/a", nil, nil)
+				if text := body(t, answer); answer.StatusCode != test.code || !strings.Contains(text, test.want) {
+					t.Errorf("%s %s\nwant %d %s", answer.Status, text, test.code, test.want)
+				}
+				if len(begun) > 0 {
+					t.Error("the cluster gets a request that has ended")
+				}
+			})
+		}
+	}
+	f := setUp(t, gateway.Options{}, http.HandlerFunc(echo))
+	f.create(nil)
+	f.within = func(ctx context.Context) context.Context {
+		ctx, stop := context.WithDeadline(ctx, time.Unix(0, 0))
+		t.Cleanup(stop)
+		return ctx
+	}
+	if answer := f.get("/api"); answer.StatusCode != http.StatusGatewayTimeout {
+		t.Error("the end for another cause:", answer.Status, body(t, answer))
 	}
 }
 

@@ -160,8 +160,13 @@ func refuse(format string, args ...any) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
 }
 
-// explain says why a request does not reach a cluster, as a client of the API reads it.
+// explain says why a request does not reach a cluster, as a client of the API reads it. If it has ended with the right or the credential of
+// its sender, the cause of that is the answer.
 func (c *clusters) explain(ctx context.Context, name string, cause error) error {
+	var refused *apierrors.StatusError
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
 	if err := c.allow(ctx, name); err != nil {
 		return err
 	}

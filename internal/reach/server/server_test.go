@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -504,6 +505,43 @@ func TestAuthorize(t *testing.T) {
 		change(&attributes)
 		if got, _, err := s.Authorize(t.Context(), attributes); got != want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// CP-09: who waits for a cluster when the right or the credential ends is told so, and not that the cluster is not connected.
+func TestWhatEndsIsToldSo(t *testing.T) {
+	t.Parallel()
+	for what, cause := range map[string]*apierrors.StatusError{
+		"credential": apierrors.NewUnauthorized("the token has expired"),
+		"right":      apierrors.NewForbidden(managedClusters, "c1", errors.New("it is lost")),
+	} {
+		for path, method := range map[string]string{
+			"proxy/api": http.MethodGet,
+			"portforward?address=kubernetes.default.svc:443": http.MethodPost,
+		} {
+			for _, when := range []string{"before", "while the agent does not answer"} {
+				t.Run(fmt.Sprintf("%s of %s, %s", what, path, when), func(t *testing.T) {
+					t.Parallel()
+					s, hub := newHub(t, accepted("c1")...)
+					ctx, end := context.WithCancelCause(t.Context())
+					connectAgent(t, s, hub, "c1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						end(cause)
+						<-r.Context().Done()
+					}))
+					if when == "before" {
+						end(cause)
+					}
+					limited := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						hub.Config.Handler.ServeHTTP(w, r.WithContext(ctx))
+					}))
+					t.Cleanup(limited.Close)
+					if code, body := ask(t, limited, method, "managedclusters/c1/"+path); code != int(cause.ErrStatus.Code) ||
+						!strings.Contains(body, string(cause.ErrStatus.Reason)) {
+						t.Errorf("%d %s, want %v", code, body, cause)
+					}
+				})
+			}
 		}
 	}
 }

@@ -4,13 +4,13 @@ package token
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // algorithms are those with which API servers sign tokens of service accounts, and issuers theirs.
@@ -35,8 +35,8 @@ func Expiry(token string) time.Time {
 	return claims.Expiry.Time()
 }
 
-// errExpired is the cause of what ends with a token.
-var errExpired = errors.New("the token has expired")
+// ErrExpired is the cause of what ends with a token, and the answer to a request that has none when it ends.
+var ErrExpired = apierrors.NewUnauthorized("the token has expired")
 
 // Context ends when the token does, and for one that has just ended, when nobody takes it any more. A token that does not say when, or that
 // has ended before, is left to who verifies it.
@@ -48,7 +48,7 @@ func Context(ctx context.Context, token string) (context.Context, context.Cancel
 	if !ends.After(now) {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadlineCause(ctx, ends, errExpired)
+	return context.WithDeadlineCause(ctx, ends, ErrExpired)
 }
 
 // Bearer is the token in the value of a header Authorization, empty if it has another credential or none.

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
@@ -76,7 +78,7 @@ func TestContext(t *testing.T) {
 				if took := time.Since(began); took > test.ends || took <= test.ends-time.Second {
 					t.Errorf("it ended after %s, want %s", took, test.ends)
 				}
-				if cause := context.Cause(ctx); cause == nil || cause.Error() != "the token has expired" {
+				if cause := context.Cause(ctx); !apierrors.IsUnauthorized(cause) || cause.Error() != "the token has expired" {
 					t.Errorf("it ended because of %v", cause)
 				}
 			})

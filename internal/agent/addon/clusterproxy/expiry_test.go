@@ -73,7 +73,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			select {
 			case w := <-answered:
 				open := time.Since(begun)
-				if lifetime <= 0 || open > lifetime || open < lifetime-time.Second || w.Code != http.StatusServiceUnavailable {
+				if lifetime <= 0 || open > lifetime || open < lifetime-time.Second || w.Code != http.StatusUnauthorized {
 					t.Errorf("with a token for %s: %d after %s", lifetime, w.Code, open)
 				}
 			case <-time.After(time.Hour):

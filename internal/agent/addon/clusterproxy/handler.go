@@ -175,7 +175,7 @@ func (h *apiHandler) pass(w http.ResponseWriter, r *http.Request, user access.Us
 	person, issued, err := h.tokens.issuedTo(ctx, credential)
 	switch {
 	case err != nil:
-		return err
+		return orNotAllowed(ctx, err)
 	case issued:
 		ctx, end, err := h.rules.follow(ctx, func() error {
 			if h.rules.issuer() != trusted {

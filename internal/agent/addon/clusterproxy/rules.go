@@ -106,7 +106,7 @@ func (r *rules) follow(ctx context.Context, check func() error) (context.Context
 	return ctx, forget, nil
 }
 
-// orNotAllowed is why a request has ended: that the rules do not allow it any more, or else the error.
+// orNotAllowed is why a request has ended: that the rules do not allow it any more or its token has expired, or else the error.
 func orNotAllowed(ctx context.Context, err error) error {
 	var refused *apierrors.StatusError
 	if errors.As(context.Cause(ctx), &refused) {
