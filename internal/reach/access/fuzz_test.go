@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"testing"
@@ -42,20 +43,23 @@ func FuzzRedirect(f *testing.F) {
 		if err != nil || endpoint.Host != "cluster.example" || base != "" && base[0] != '/' {
 			return
 		}
-		to, err := access.Redirect(location, endpoint, prefix)
-		if err != nil {
-			return
-		}
-		hub, err := url.Parse("https://hub.example" + prefix + "/api/v1/pods")
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen, err := hub.Parse(asBrowser(to))
-		if err != nil {
-			return // no client follows it
-		}
-		if seen.Host != hub.Host || seen.Scheme != hub.Scheme || seen.Path != prefix && !strings.HasPrefix(seen.Path, prefix+"/") {
-			t.Errorf("%q sends a client to %q, which is %s", location, to, seen)
+		for _, path := range []string{"", "/", "/api/v1/pods"} {
+			requested := &url.URL{Path: cmp.Or(path, "/")}
+			to, err := access.Redirect(location, requested, endpoint, prefix)
+			if err != nil {
+				return
+			}
+			hub, err := url.Parse("https://hub.example" + prefix + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen, err := hub.Parse(asBrowser(to))
+			if err != nil {
+				return // no client follows it
+			}
+			if seen.Host != hub.Host || seen.Scheme != hub.Scheme || seen.Path != prefix && !strings.HasPrefix(seen.Path, prefix+"/") {
+				t.Errorf("from %q, %q sends a client to %q, which is %s", path, location, to, seen)
+			}
 		}
 	})
 }

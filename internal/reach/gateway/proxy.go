@@ -345,8 +345,10 @@ func (f *forwarding) cleanAnswer(answer *http.Response) error {
 	for _, name := range []string{"Audit-Id", "Cache-Control", "Set-Cookie"} {
 		answer.Header.Del(name)
 	}
+	requested := &url.URL{RawPath: f.path, RawQuery: f.query}
+	requested.Path, _ = url.PathUnescape(f.path) // it has been read before
 	return access.RewriteLocation(answer, func(location string) (string, error) {
-		return access.Redirect(location, f.to.cluster.Endpoint, f.prefix)
+		return access.Redirect(location, requested, f.to.cluster.Endpoint, f.prefix)
 	})
 }
 

@@ -513,7 +513,7 @@ func TestRedirects(t *testing.T) { // CG-02
 	for to, want := range map[string]string{
 		"/api/v1?a=b":                   prefix + "/api/v1?a=b",
 		f.cluster.URL + "/x":            prefix + "/x",
-		"below/":                        "below/",
+		"below/":                        prefix + "/below/",
 		"https://elsewhere.example.com": "",
 		"//elsewhere.example.com/x":     "",
 		"/../../../../../api/v1":        "",
@@ -533,6 +533,15 @@ func TestRedirects(t *testing.T) { // CG-02
 			t.Errorf("%s: %s at %q, want it created at %q", to, created.Status, got, want)
 		}
 		_ = created.Body.Close()
+	}
+	for path, want := range map[string]string{
+		"": prefix + "/proxy/c2", "/": prefix + "/proxy/c2", "/api": prefix + "/proxy/c2", "/api%2Fv1/": prefix + "/api%2Fv1/proxy/c2",
+	} {
+		answer := f.get(path + "?to=proxy/c2")
+		if got := answer.Header.Get("Location"); got != want {
+			t.Errorf("from %q: %s to %q, want %q", path, answer.Status, got, want)
+		}
+		_ = answer.Body.Close()
 	}
 }
 

@@ -17,12 +17,14 @@ import (
 // unsaid is what neither clusters nor their services say under the name of the hub.
 var unsaid = []string{"Audit-Id", "Set-Cookie"}
 
-// cleanAPIAnswer keeps the API server of a cluster from speaking for the hub.
-func cleanAPIAnswer(answer *http.Response, prefix string) error {
+// cleanAPIAnswer keeps the API server of a cluster, of which a path was requested, from speaking for the hub.
+func cleanAPIAnswer(answer *http.Response, prefix string, requested *url.URL) error {
 	for _, name := range unsaid {
 		answer.Header.Del(name)
 	}
-	err := access.RewriteLocation(answer, func(location string) (string, error) { return access.Redirect(location, &url.URL{}, prefix) })
+	err := access.RewriteLocation(answer, func(location string) (string, error) {
+		return access.Redirect(location, requested, &url.URL{}, prefix)
+	})
 	if err != nil {
 		return fmt.Errorf("the API server of the cluster: %w", err)
 	}

@@ -151,7 +151,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *reques
 			if service != nil {
 				return cleanServiceAnswer(answer, prefix, service, path)
 			}
-			return cleanAPIAnswer(answer, prefix)
+			return cleanAPIAnswer(answer, prefix, to)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, access.ErrRedirect) {

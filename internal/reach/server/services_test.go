@@ -188,8 +188,8 @@ func TestAnswerOfCluster(t *testing.T) {
 		w.WriteHeader(http.StatusMovedPermanently)
 	}))
 	client := &http.Client{Transport: from("alice"), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	request := func(to, prefix string) (int, http.Header) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hub.URL+clusterPath+"c1/proxy/api?to="+to, http.NoBody)
+	request := func(path, to, prefix string) (int, http.Header) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hub.URL+clusterPath+"c1/proxy"+path+"?to="+to, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,11 +201,17 @@ func TestAnswerOfCluster(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode, answer.Header
 	}
-	if _, header := request("/api/v1", "/c1"); header.Get("Location") != "/c1/api/v1" {
+	if _, header := request("/api", "/api/v1", "/c1"); header.Get("Location") != "/c1/api/v1" {
 		t.Errorf("who has asked by another path: %v", header)
 	}
-	for to, want := range map[string]string{"/api/v1": clusterPath + "c1/proxy/api/v1", "../../c2/proxy": "", "https://example.com": ""} {
-		code, header := request(to, "")
+	for path, want := range map[string]string{"": "/c1/c2/api", "/": "/c1/c2/api", "/api": "/c1/c2/api", "/api/": "/c1/api/c2/api"} {
+		if _, header := request(path, "c2/api", "/c1"); header.Get("Location") != want {
+			t.Errorf("from %q: %v", path, header)
+		}
+	}
+	for to, want := range map[string]string{"/api/v1": clusterPath + "c1/proxy/api/v1", "portforward": clusterPath + "c1/proxy/portforward",
+		"../../c2/proxy": "", "https://example.com": ""} {
+		code, header := request("/api", to, "")
 		if got := header.Get("Location"); got != want || (want == "") != (code == http.StatusBadGateway) || header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %d %v", to, code, header)
 		}
