@@ -12,6 +12,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Prefix is the prefix of the names that users and groups of the hub have on a managed cluster.
@@ -35,7 +36,30 @@ const anonymous = "system:anonymous"
 // everybody is the group of all users that are authenticated. Whoever is impersonated is in that of the cluster.
 const everybody = "system:authenticated"
 
-// Write puts the user into the headers of a request, in place of whoever is there.
+// Check refuses a user who would be another one at the other end of a tunnel.
+func (u User) Check() error {
+	if err := CheckIdentity("user", u.Name); err != nil {
+		return err
+	}
+	for _, group := range u.Groups {
+		if err := CheckIdentity("group", group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckIdentity refuses a part of an identity, such as the name of a user or group, that would be another one in the header of a request:
+// spaces around a value do not arrive, and a control character may end it.
+func CheckIdentity(part, value string) error {
+	if value != strings.TrimSpace(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return fmt.Errorf("%s %q begins or ends with a space, or has a control character, and would be another one in the header of a request; "+
+			"use one without", part, value)
+	}
+	return nil
+}
+
+// Write puts the user into the headers of a request, in place of whoever is there. Check has passed the user before.
 func (u User) Write(header http.Header) {
 	Strip(header)
 	header.Set(HeaderUser, u.Name)

@@ -33,6 +33,22 @@ func TestStrip(t *testing.T) {
 	}
 }
 
+// CP-09: who would be somebody else in the headers of a request is refused.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for name, is := range map[string]bool{
+		"alice": true, "system:serviceaccount:a:b": true, "Alice of Ops": true, "ålice": true,
+		"alice ": false, " alice": false, "\talice": false, "alice\n": false, "al\r\nImpersonate-Group: a": false, "al\x00ice": false,
+		"alice\u00a0": false,
+	} {
+		for _, user := range []access.User{{Name: name}, {Name: "bob", Groups: []string{"ops", name}}} {
+			if err := user.Check(); (err == nil) != is {
+				t.Errorf("%+q: %v", user, err)
+			}
+		}
+	}
+}
+
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	for _, header := range []http.Header{{}, {access.HeaderUser: {""}}} {

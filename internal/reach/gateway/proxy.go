@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -134,9 +136,9 @@ func (p *proxy) prepare(to *connection, caller user.Info, r *http.Request) (*for
 	}
 	if impersonates || p.PenetrateIdentity {
 		f.as = identity.OnCluster(identityOf(caller), to.cluster.Name, to.cluster.Rules, p.Rules)
-		if f.as != nil && f.as.User == "" {
+		if err := checkImpersonated(f.as); err != nil {
 			return nil, &apierrors.StatusError{ErrStatus: status(http.StatusForbidden, metav1.StatusReasonForbidden,
-				"the caller has no name on this hub, and cannot be impersonated on clusters")}
+				fmt.Sprintf("the caller cannot be impersonated on clusters: %v", err))}
 		}
 	}
 	if p.AuthorizeSubpath {
@@ -145,6 +147,30 @@ func (p *proxy) prepare(to *connection, caller user.Info, r *http.Request) (*for
 		}
 	}
 	return f, nil
+}
+
+// checkImpersonated refuses an identity that is another one, or none, in headers; nil is nobody.
+func checkImpersonated(as *identity.Identity) error {
+	if as == nil {
+		return nil
+	}
+	if as.User == "" {
+		return errors.New("the user has no name on this hub")
+	}
+	if err := (access.User{Name: as.User, Groups: as.Groups}).Check(); err != nil {
+		return err
+	}
+	if err := access.CheckIdentity("UID", as.UID); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
+		for _, value := range as.Extra[key] {
+			if err := access.CheckIdentity("extra "+key, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // readPath takes the path on the cluster from that on the hub. It stays escaped as it is, and does not lead out of the endpoint.

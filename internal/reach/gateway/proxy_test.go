@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
@@ -196,6 +197,35 @@ func TestProxyImpersonates(t *testing.T) { // CG-02 CG-04 CG-05
 			}
 			if diff := cmp.Diff(test.want, impersonated); diff != "" || got.Query != "" {
 				t.Errorf("query %q, -want +got:\n%s", got.Query, diff)
+			}
+		})
+	}
+}
+
+// Who would be somebody else in the headers of a request is not impersonated.
+func TestProxyRefusesIdentities(t *testing.T) { // CG-02
+	t.Parallel()
+	for name, test := range map[string]struct {
+		caller user.DefaultInfo
+		want   string
+	}{
+		"nobody":  {user.DefaultInfo{}, "has no name"},
+		"a user":  {user.DefaultInfo{Name: "alice "}, `user \"alice \"`},
+		"a group": {user.DefaultInfo{Name: "alice", Groups: []string{"ops", " admins"}}, `group \" admins\"`},
+		"a UID":   {user.DefaultInfo{Name: "alice", UID: "1\t"}, "UID"},
+		"extra":   {user.DefaultInfo{Name: "alice", Extra: map[string][]string{"scopes": {"a", "b\n"}}}, "extra scopes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, gateway.Options{}, http.HandlerFunc(echo))
+			f.create(nil)
+			f.caller = &test.caller
+			answer := f.get("/api?impersonate=true")
+			if text := body(t, answer); answer.StatusCode != http.StatusForbidden || !strings.Contains(text, test.want) {
+				t.Errorf("%s %s, want %s", answer.Status, text, test.want)
+			}
+			if answer := f.get("/api"); answer.StatusCode != http.StatusOK {
+				t.Error("as the account of the gateway:", answer.Status, body(t, answer))
 			}
 		})
 	}

@@ -130,6 +130,10 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *reques
 	if who == nil {
 		return apierrors.NewInternalError(errors.New("the API server does not say whose request it is"))
 	}
+	sender := access.User{Name: who.GetName(), Groups: who.GetGroups()}
+	if err := sender.Check(); err != nil {
+		return apierrors.NewForbidden(managedClusters, "", err) // about no cluster, and so about nobody's rights
+	}
 	if err := s.check(service, who); err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *reques
 		BufferPool:    &buffers,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL, p.Out.Host = to, host
-			access.User{Name: who.GetName(), Groups: who.GetGroups()}.Write(p.Out.Header)
+			sender.Write(p.Out.Header)
 			if service != nil {
 				service.Mark(p.Out.Header)
 			}

@@ -186,6 +186,27 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// CP-09: whose name would be another one at the agent is refused by the hub.
+func TestNamesThatHeadersChange(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := access.Read(r.Header)
+		fmt.Fprint(w, who.Name, " ", err)
+	}))
+	for name, want := range map[string]int{
+		"alice": http.StatusOK, "alice ": http.StatusForbidden, "\talice": http.StatusForbidden, "al\nice": http.StatusForbidden,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, clusterPath+"c1/proxy/version", http.NoBody)
+		r.Header.Set("From", name)
+		w := httptest.NewRecorder()
+		hub.Config.Handler.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: %d %s, want %d", name, w.Code, w.Body, want)
+		}
+	}
+}
+
 // CP-07: the newest tunnel is used, an older one when that has ended, and what a cluster without one answers says why.
 func TestTunnels(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/sync/singleflight"
@@ -333,8 +332,11 @@ func (a *Authenticator) groupsIn(claims map[string]any) ([]string, error) {
 
 // checkName refuses names that nobody has whom the issuer knows, and those that would be another one in the header of a request.
 func (a *Authenticator) checkName(of, name string) error {
-	if name == "" || name != strings.TrimSpace(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("its %s %q is empty, begins or ends with a space, or has a control character", of, name)
+	if name == "" {
+		return fmt.Errorf("its %s is empty", of)
+	}
+	if err := access.CheckIdentity("its "+of, name); err != nil {
+		return err
 	}
 	for _, reserved := range a.config.ReservedNamePrefixes {
 		if strings.HasPrefix(name, reserved) {
