@@ -164,7 +164,7 @@ func (s *Store) NextRenewal() time.Time {
 // Run renews what becomes due, and takes over what another store has renewed, until ctx ends. It calls changed after files changed.
 func (s *Store) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx).WithName("pki")
-	for pause := s.untilRenewal(); s.await(ctx, pause); {
+	for goOn := s.awaitRenewal(ctx); goOn; {
 		renewed, err := s.Renew(ctx)
 		if renewed {
 			logger.Info("Renewed certificates", "folder", s.options.Dir)
@@ -172,24 +172,29 @@ func (s *Store) Run(ctx context.Context, changed func()) {
 		}
 		if err != nil {
 			logger.Error(err, "Cannot renew the certificates; trying again", "folder", s.options.Dir, "after", retryInterval)
-			pause = retryInterval
+			goOn = s.await(ctx, retryInterval, nil) // what others have stored is still there: to await that would be no pause
 			continue
 		}
-		pause = s.untilRenewal()
+		goOn = s.awaitRenewal(ctx)
 	}
 }
 
-// await returns after a pause, or earlier if the Storage may have something else than before; false if ctx ends first.
-func (s *Store) await(ctx context.Context, pause time.Duration) bool {
-	timer := s.clock.NewTimer(min(pause, longestPause))
-	defer timer.Stop()
+// awaitRenewal returns when something is due, or the Storage may have something else than at the last renewal; false if ctx ends first.
+func (s *Store) awaitRenewal(ctx context.Context) bool {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
+	return s.await(ctx, s.untilRenewal(), s.othersRenew(waiting))
+}
+
+// await returns after a pause, or earlier if others renew; false if ctx ends first.
+func (s *Store) await(ctx context.Context, pause time.Duration, others <-chan struct{}) bool {
+	timer := s.clock.NewTimer(min(pause, longestPause))
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-timer.C():
-	case <-s.othersRenew(waiting):
+	case <-others:
 	}
 	return ctx.Err() == nil
 }

@@ -5,11 +5,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
@@ -66,10 +68,33 @@ func (m *memory) Await(ctx context.Context, version Version) {
 	}
 }
 
+// storeAgain stores what is there once more, as a server does that encrypts it in another way.
+func (m *memory) storeAgain(t *testing.T) {
+	t.Helper()
+	version := Version{Content: m.stores()}
+	if _, replaced, err := m.Replace(t.Context(), m.content, version); err != nil || !replaced {
+		t.Fatalf("stored: %t, %v", replaced, err)
+	}
+}
+
 func (m *memory) stores() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.version
+}
+
+// rarelyRead is a Storage that ends who reads it too often.
+type rarelyRead struct {
+	*memory
+	loads, most int
+	tooOften    func()
+}
+
+func (r *rarelyRead) Load(ctx context.Context) ([]byte, Version, error) {
+	if r.loads++; r.loads > r.most {
+		r.tooOften()
+	}
+	return r.memory.Load(ctx)
 }
 
 // sharing opens a store in a folder of its own.
@@ -225,6 +250,62 @@ func TestOthersFollow(t *testing.T) {
 	sameKeys(t, one, other)
 	if ca(t, other, ClientCA).Equal(before) {
 		t.Error("the CA of clients is the old one")
+	}
+}
+
+// SC-06 SC-24: a server that cannot take over what another one has stored has pauses between its attempts, and takes it over once it can.
+func TestFailuresHavePauses(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(t *testing.T, storage *memory, dir string) (mend func()){
+		"it cannot read it": func(_ *testing.T, storage *memory, _ string) func() {
+			storage.failing = errors.New("encrypted in another way")
+			return func() { storage.failing = nil }
+		},
+		"it cannot write to its folder": func(t *testing.T, _ *memory, dir string) func() {
+			t.Helper()
+			rename := func(from, to string) {
+				if err := os.Rename(from, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rename(dir, dir+".away")
+			return func() { rename(dir+".away", dir) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const attempts = 10
+				ctx, stop := context.WithCancel(t.Context())
+				storage := &rarelyRead{memory: newMemory(), most: 2 * attempts, tooOften: stop}
+				s, err := Open(ctx, Options{Dir: filepath.Join(t.TempDir(), "cert"), Storage: storage})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					s.Run(ctx, func() {})
+				}()
+				synctest.Wait()
+				mend := fail(t, storage.memory, s.options.Dir)
+				before := storage.loads
+				storage.storeAgain(t)
+				time.Sleep(attempts * retryInterval)
+				synctest.Wait()
+				if tried := storage.loads - before; tried < attempts || tried > attempts+1 {
+					t.Errorf("%d attempts in %d minutes", tried, attempts)
+				}
+				mend()
+				time.Sleep(retryInterval)
+				synctest.Wait()
+				if s.version.Content != storage.stores() {
+					t.Errorf("it has version %d, and stored is %d", s.version.Content, storage.stores())
+				}
+				stop()
+				<-ended
+			})
+		})
 	}
 }
 
