@@ -35,6 +35,16 @@ type Storage struct {
 	key    string
 	// encryptionFile says how Secrets are encrypted, or is empty.
 	encryptionFile string
+	// last is what was found or stored last.
+	last look
+}
+
+// look is what a server finds in etcd, or stores there.
+type look struct {
+	// version is when that was stored.
+	version int64
+	// encryption is the hash of the file by which it was read or encrypted.
+	encryption string
 }
 
 // New keeps the keys below the prefix of the hub's objects, encrypted as Secrets are by the file of --encryption-provider-config; an
@@ -43,23 +53,27 @@ func New(client *clientv3.Client, prefix, encryptionFile string) *Storage {
 	return &Storage{client: client, key: path.Join(prefix, keyBelowPrefix), encryptionFile: encryptionFile}
 }
 
-// Load implements pki.Storage. What is not encrypted as new Secrets are is stored again.
+// Load implements pki.Storage. What is not encrypted as new Secrets are is stored again, unless another server has just stored it.
 func (s *Storage) Load(ctx context.Context) ([]byte, pki.Version, error) {
 	for {
-		content, stale, version, err := s.load(ctx)
+		content, outdated, version, err := s.load(ctx)
 		if err != nil {
 			return nil, version, fmt.Errorf("load the keys of the hub from %s in etcd: %w", s.key, err)
 		}
-		if !stale {
+		if !outdated {
 			return content, version, nil
 		}
-		if version, replaced, err := s.Replace(ctx, content, version); err != nil || replaced {
+		version, replaced, err := s.Replace(ctx, content, version)
+		if replaced {
+			klog.FromContext(ctx).Info("Stored the keys again, encrypted as Secrets are now", "key", s.key)
+		}
+		if err != nil || replaced {
 			return content, version, err
 		}
 	}
 }
 
-func (s *Storage) load(ctx context.Context) (content []byte, stale bool, version pki.Version, err error) {
+func (s *Storage) load(ctx context.Context) (content []byte, outdated bool, version pki.Version, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := s.client.Get(ctx, s.key)
@@ -71,15 +85,25 @@ func (s *Storage) load(ctx context.Context) (content []byte, stale bool, version
 		return nil, false, version, nil
 	}
 	version.Content = answer.Kvs[0].ModRevision
-	encryption, err := s.encryption(ctx)
+	encryption, hash, err := s.encryption(ctx)
 	if err != nil {
 		return nil, false, version, err
 	}
-	content, stale, err = encryption.TransformFromStorage(ctx, answer.Kvs[0].Value, value.DefaultContext(s.key))
+	content, stale, err := encryption.TransformFromStorage(ctx, answer.Kvs[0].Value, value.DefaultContext(s.key))
 	if err != nil {
-		err = fmt.Errorf("decrypt them: %w; start all servers of the hub with the same --encryption-provider-config", err)
+		return nil, false, version, fmt.Errorf("decrypt them: %w; start all servers of the hub with the same --encryption-provider-config", err)
 	}
-	return content, stale, version, err
+	now := look{version: version.Content, encryption: hash}
+	outdated = stale && !s.storedByAnother(now)
+	s.last = now
+	return content, outdated, version, nil
+}
+
+// storedByAnother reports whether another server has stored what is there now since the last look by the same encryption. It may encrypt in
+// another way, as while servers are restarted one after the other: if each stored again what the other has stored, that would have no end.
+// What nobody has stored since is stored again, because the key of a KMS plugin changes without the file.
+func (s *Storage) storedByAnother(now look) bool {
+	return now.encryption == s.last.encryption && now.version != s.last.version
 }
 
 // Replace implements pki.Storage.
@@ -94,7 +118,7 @@ func (s *Storage) Replace(ctx context.Context, content []byte, version pki.Versi
 }
 
 func (s *Storage) replace(ctx context.Context, content []byte, version pki.Version) (next pki.Version, replaced bool, err error) {
-	encryption, err := s.encryption(ctx)
+	encryption, hash, err := s.encryption(ctx)
 	if err != nil {
 		return next, false, err
 	}
@@ -110,19 +134,21 @@ func (s *Storage) replace(ctx context.Context, content []byte, version pki.Versi
 	if err != nil || !answer.Succeeded {
 		return next, false, err
 	}
+	s.last = look{version: answer.Header.Revision, encryption: hash}
 	return pki.Version{Content: answer.Header.Revision, Seen: answer.Header.Revision}, true, nil
 }
 
-// encryption is that of Secrets. It is needed so rarely that the file is read each time.
-func (s *Storage) encryption(ctx context.Context) (value.Transformer, error) {
+// encryption is that of Secrets, with the hash of its file. It is needed so rarely that the file is read each time.
+func (s *Storage) encryption(ctx context.Context) (transformer value.Transformer, hash string, err error) {
 	if s.encryptionFile == "" {
-		return identity.NewEncryptCheckTransformer(), nil
+		return identity.NewEncryptCheckTransformer(), "", nil
 	}
 	config, err := encryptionconfig.LoadEncryptionConfig(ctx, s.encryptionFile, false, "")
 	if err != nil {
-		return nil, fmt.Errorf("--encryption-provider-config: %w", err)
+		return nil, "", fmt.Errorf("--encryption-provider-config: %w", err)
 	}
-	return encryptionconfig.StaticTransformers(config.Transformers).TransformerForResource(schema.GroupResource{Resource: "secrets"}), nil
+	secrets := encryptionconfig.StaticTransformers(config.Transformers).TransformerForResource(schema.GroupResource{Resource: "secrets"})
+	return secrets, config.EncryptionFileContentHash, nil
 }
 
 // Await implements pki.Storage.

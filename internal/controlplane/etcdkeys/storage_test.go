@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -77,10 +78,7 @@ func TestFirstOneStores(t *testing.T) {
 	}
 	load(t, one, "second")
 	load(t, New(client, "/another", ""), "")
-	stored, err := client.Get(t.Context(), key)
-	if err != nil || len(stored.Kvs) != 1 {
-		t.Errorf("%s has %v, %v", key, stored, err)
-	}
+	stored(t, client)
 }
 
 // SC-24: a server waits until another one has stored something, even if that was before it began to wait, and history is forgotten.
@@ -141,32 +139,43 @@ func encryption(t *testing.T, providers string) string {
 	return file
 }
 
+// Providers, and how what they have encrypted begins.
+const (
+	first    = "{aescbc: {keys: [{name: first, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}"
+	second   = "{aescbc: {keys: [{name: second, secret: ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=}]}}"
+	byFirst  = "k8s:enc:aescbc:v1:first:"
+	bySecond = "k8s:enc:aescbc:v1:second:"
+)
+
+// stored is what the etcd has for the hub.
+func stored(t *testing.T, client *clientv3.Client) *mvccpb.KeyValue {
+	t.Helper()
+	answer, err := client.Get(t.Context(), key)
+	if err != nil || len(answer.Kvs) != 1 {
+		t.Fatalf("%s has %v, %v", key, answer, err)
+	}
+	return answer.Kvs[0]
+}
+
 // SC-02 SC-24: where Secrets are encrypted at rest, the keys are, too: those that were stored before, as well, and again when Secrets are
 // encrypted with another key.
 func TestEncryption(t *testing.T) {
 	t.Parallel()
-	const (
-		first  = "{aescbc: {keys: [{name: first, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}"
-		second = "{aescbc: {keys: [{name: second, secret: ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=}]}}"
-	)
 	client := newClient(t)
 	plain := New(client, "/registry", "")
 	version, _ := replace(t, plain, "the keys", load(t, plain, ""))
 	for _, step := range []struct{ providers, want string }{
-		{first + ", {identity: {}}", "k8s:enc:aescbc:v1:first:"},
-		{second + ", " + first, "k8s:enc:aescbc:v1:second:"},
-		{second, "k8s:enc:aescbc:v1:second:"},
+		{first + ", {identity: {}}", byFirst},
+		{second + ", " + first, bySecond},
+		{second, bySecond},
 	} {
 		now := load(t, New(client, "/registry", encryption(t, step.providers)), "the keys")
-		stored, err := client.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if value := stored.Kvs[0].Value; !bytes.HasPrefix(value, []byte(step.want)) || bytes.Contains(value, []byte("the keys")) {
+		kept := stored(t, client)
+		if value := kept.Value; !bytes.HasPrefix(value, []byte(step.want)) || bytes.Contains(value, []byte("the keys")) {
 			t.Errorf("with %s, etcd has %q", step.providers, value)
 		}
-		if now.Content < version.Content || now.Content != stored.Kvs[0].ModRevision {
-			t.Errorf("version %v of what is stored at %d", now, stored.Kvs[0].ModRevision)
+		if now.Content < version.Content || now.Content != kept.ModRevision {
+			t.Errorf("version %v of what is stored at %d", now, kept.ModRevision)
 		}
 		version = now
 	}
@@ -176,4 +185,39 @@ func TestEncryption(t *testing.T) {
 			t.Errorf("with another encryption, the error is %v", err)
 		}
 	}
+}
+
+// SC-02 SC-24: servers that encrypt with keys in different orders, as while they are restarted one after the other, do not store in turns.
+func TestServersEncryptDifferently(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	older, newer := New(client, "/registry", encryption(t, first+", "+second)), New(client, "/registry", encryption(t, second+", "+first))
+	version, _ := replace(t, older, "the keys", load(t, older, ""))
+	seen := map[*Storage]int64{older: version.Content, newer: 0}
+	follow := func() {
+		for range 3 {
+			for _, s := range []*Storage{newer, older} {
+				if stored(t, client).ModRevision != seen[s] { // as Await would tell
+					seen[s] = load(t, s, "the keys").Content
+				}
+			}
+		}
+	}
+	expect := func(by string, stores int64) {
+		t.Helper()
+		if now := stored(t, client); !bytes.HasPrefix(now.Value, []byte(by)) || now.Version != stores {
+			t.Errorf("stored is %q for the %dth time, want %s and %d", now.Value, now.Version, by, stores)
+		}
+	}
+	follow()
+	expect(bySecond, 2) // by the one that has started with another order
+	// Once a day, they look though nobody has stored anything.
+	seen[older] = load(t, older, "the keys").Content
+	expect(byFirst, 3)
+	follow()
+	expect(byFirst, 3)
+	// The last one starts with the new order.
+	older = New(client, "/registry", encryption(t, second+", "+first))
+	follow()
+	expect(bySecond, 4)
 }
