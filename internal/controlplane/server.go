@@ -141,7 +141,9 @@ func (h *hub) openShared(ctx context.Context) error {
 	}
 	external.close = func() { _ = client.Close() }
 	h.storage = external
-	h.keys, err = h.openKeys(ctx, etcdkeys.New(client, h.Config.Etcd.Prefix, h.store.EncryptionProviderConfigFilepath))
+	h.keys, err = h.openKeys(ctx, etcdkeys.New(client, h.Config.Etcd.Prefix, etcdkeys.Encryption{
+		File: h.store.EncryptionProviderConfigFilepath, Reload: h.store.EncryptionProviderConfigAutomaticReload,
+	}))
 	if err != nil {
 		h.storage.close()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 const (
@@ -31,12 +33,21 @@ const (
 
 // Storage implements pki.Storage.
 type Storage struct {
-	client *clientv3.Client
-	key    string
-	// encryptionFile says how Secrets are encrypted, or is empty.
-	encryptionFile string
+	client     *clientv3.Client
+	key        string
+	encryption Encryption
+
+	mu sync.Mutex
 	// last is what was found or stored last.
 	last look
+}
+
+// Encryption is that of Secrets.
+type Encryption struct {
+	// File is that of --encryption-provider-config, or empty if they are not encrypted.
+	File string
+	// Reload says that the file counts as soon as it changes.
+	Reload bool
 }
 
 // look is what a server finds in etcd, or stores there.
@@ -47,10 +58,9 @@ type look struct {
 	encryption string
 }
 
-// New keeps the keys below the prefix of the hub's objects, encrypted as Secrets are by the file of --encryption-provider-config; an
-// empty one stands for none.
-func New(client *clientv3.Client, prefix, encryptionFile string) *Storage {
-	return &Storage{client: client, key: path.Join(prefix, keyBelowPrefix), encryptionFile: encryptionFile}
+// New keeps the keys below the prefix of the hub's objects, encrypted as Secrets are.
+func New(client *clientv3.Client, prefix string, encryption Encryption) *Storage {
+	return &Storage{client: client, key: path.Join(prefix, keyBelowPrefix), encryption: encryption}
 }
 
 // Load implements pki.Storage. What is not encrypted as new Secrets are is stored again, unless another server has just stored it.
@@ -85,25 +95,30 @@ func (s *Storage) load(ctx context.Context) (content []byte, outdated bool, vers
 		return nil, false, version, nil
 	}
 	version.Content = answer.Kvs[0].ModRevision
-	encryption, hash, err := s.encryption(ctx)
+	transformer, hash, err := s.encryption.load(ctx)
 	if err != nil {
 		return nil, false, version, err
 	}
-	content, stale, err := encryption.TransformFromStorage(ctx, answer.Kvs[0].Value, value.DefaultContext(s.key))
+	content, stale, err := transformer.TransformFromStorage(ctx, answer.Kvs[0].Value, value.DefaultContext(s.key))
 	if err != nil {
 		return nil, false, version, fmt.Errorf("decrypt them: %w; start all servers of the hub with the same --encryption-provider-config", err)
 	}
 	now := look{version: version.Content, encryption: hash}
-	outdated = stale && !s.storedByAnother(now)
-	s.last = now
-	return content, outdated, version, nil
+	return content, stale && !now.isOfAnother(s.replaceLast(now)), version, nil
 }
 
-// storedByAnother reports whether another server has stored what is there now since the last look by the same encryption. It may encrypt in
-// another way, as while servers are restarted one after the other: if each stored again what the other has stored, that would have no end.
-// What nobody has stored since is stored again, because the key of a KMS plugin changes without the file.
-func (s *Storage) storedByAnother(now look) bool {
-	return now.encryption == s.last.encryption && now.version != s.last.version
+// isOfAnother reports whether another server has stored that since the last look by the same encryption. It may encrypt in another way, as
+// while servers are restarted one after the other: if each stored again what the other has stored, that would have no end. What nobody has
+// stored since is stored again, because the key of a KMS plugin changes without the file.
+func (l look) isOfAnother(last look) bool {
+	return l.encryption == last.encryption && l.version != last.version
+}
+
+func (s *Storage) replaceLast(now look) (last look) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, s.last = s.last, now
+	return last
 }
 
 // Replace implements pki.Storage.
@@ -118,11 +133,11 @@ func (s *Storage) Replace(ctx context.Context, content []byte, version pki.Versi
 }
 
 func (s *Storage) replace(ctx context.Context, content []byte, version pki.Version) (next pki.Version, replaced bool, err error) {
-	encryption, hash, err := s.encryption(ctx)
+	transformer, hash, err := s.encryption.load(ctx)
 	if err != nil {
 		return next, false, err
 	}
-	stored, err := encryption.TransformToStorage(ctx, content, value.DefaultContext(s.key))
+	stored, err := transformer.TransformToStorage(ctx, content, value.DefaultContext(s.key))
 	if err != nil {
 		return next, false, fmt.Errorf("encrypt them: %w", err)
 	}
@@ -134,16 +149,16 @@ func (s *Storage) replace(ctx context.Context, content []byte, version pki.Versi
 	if err != nil || !answer.Succeeded {
 		return next, false, err
 	}
-	s.last = look{version: answer.Header.Revision, encryption: hash}
+	s.replaceLast(look{version: answer.Header.Revision, encryption: hash})
 	return pki.Version{Content: answer.Header.Revision, Seen: answer.Header.Revision}, true, nil
 }
 
-// encryption is that of Secrets, with the hash of its file. It is needed so rarely that the file is read each time.
-func (s *Storage) encryption(ctx context.Context) (transformer value.Transformer, hash string, err error) {
-	if s.encryptionFile == "" {
+// load returns it with the hash of its file. It is needed so rarely that the file is read each time.
+func (e Encryption) load(ctx context.Context) (transformer value.Transformer, hash string, err error) {
+	if e.File == "" {
 		return identity.NewEncryptCheckTransformer(), "", nil
 	}
-	config, err := encryptionconfig.LoadEncryptionConfig(ctx, s.encryptionFile, false, "")
+	config, err := encryptionconfig.LoadEncryptionConfig(ctx, e.File, false, "")
 	if err != nil {
 		return nil, "", fmt.Errorf("--encryption-provider-config: %w", err)
 	}
@@ -151,10 +166,13 @@ func (s *Storage) encryption(ctx context.Context) (transformer value.Transformer
 	return secrets, config.EncryptionFileContentHash, nil
 }
 
-// Await implements pki.Storage.
+// Await implements pki.Storage. With Reload, it also returns when what is stored may have to be encrypted in another way.
 func (s *Storage) Await(ctx context.Context, version pki.Version) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if s.encryption.Reload {
+		go s.awaitEncryption(ctx, cancel)
+	}
 	for change := range s.client.Watch(clientv3.WithRequireLeader(ctx), s.key, clientv3.WithRev(version.Seen+1)) {
 		err := change.Err()
 		if err == nil && len(change.Events) == 0 {
@@ -173,4 +191,20 @@ func (s *Storage) Await(ctx context.Context, version pki.Version) {
 	case <-ctx.Done():
 	case <-time.After(retryInterval):
 	}
+}
+
+// awaitEncryption calls changed when Secrets are encrypted in another way than at the last look, unless ctx ends first.
+func (s *Storage) awaitEncryption(ctx context.Context, changed func()) {
+	changes := filewatch.New(func() []string { return []string{s.encryption.File} })
+	if hash, err := encryptionconfig.GetEncryptionConfigHash(s.encryption.File); err == nil && hash != s.lastEncryption() {
+		changed()
+		return
+	}
+	changes.Run(ctx, changed)
+}
+
+func (s *Storage) lastEncryption() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.encryption
 }

@@ -56,12 +56,22 @@ func replace(t *testing.T, s *Storage, content string, version pki.Version) (pki
 	return next, replaced
 }
 
+// awaiting is closed when Await returns.
+func awaiting(ctx context.Context, s *Storage, version pki.Version) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Await(ctx, version)
+	}()
+	return done
+}
+
 // SC-11 SC-24: of two servers that store something at the same time, one does, and the other fails. Hubs with other prefixes have keys of
 // their own.
 func TestFirstOneStores(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	one, other := New(client, "/registry", ""), New(client, "/registry", "")
+	one, other := New(client, "/registry", Encryption{}), New(client, "/registry", Encryption{})
 	nothing := load(t, one, "")
 	version, replaced := replace(t, one, "first", nothing)
 	if !replaced {
@@ -77,7 +87,7 @@ func TestFirstOneStores(t *testing.T) {
 		t.Fatal("it was not replaced by one who knew it")
 	}
 	load(t, one, "second")
-	load(t, New(client, "/another", ""), "")
+	load(t, New(client, "/another", Encryption{}), "")
 	stored(t, client)
 }
 
@@ -85,24 +95,15 @@ func TestFirstOneStores(t *testing.T) {
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	s := New(client, "/registry", "")
+	s := New(client, "/registry", Encryption{})
 	version := load(t, s, "")
-	awaiting := func() <-chan struct{} {
-		done := make(chan struct{})
-		from := version
-		go func() {
-			defer close(done)
-			s.Await(t.Context(), from)
-		}()
-		return done
-	}
-	before := awaiting()
+	before := awaiting(t.Context(), s, version)
 	if _, err := client.Put(t.Context(), key+"-of-another", ""); err != nil {
 		t.Fatal(err)
 	}
 	next, _ := replace(t, s, "first", version)
 	<-before
-	<-awaiting() // it was stored before
+	<-awaiting(t.Context(), s, version) // it was stored before
 	if _, err := client.Put(t.Context(), "/registry/others", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -113,18 +114,14 @@ func TestAwait(t *testing.T) {
 	if _, err := client.Compact(t.Context(), answer.Header.Revision); err != nil {
 		t.Fatal(err)
 	}
-	<-awaiting() // what was stored is not known any more
+	<-awaiting(t.Context(), s, version) // what was stored is not known any more
 	version = load(t, s, "first")
 	if version.Content != next.Content {
 		t.Errorf("version %v, want that of %v", version, next)
 	}
 	// Nothing has changed since: it waits as long as it may.
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Await(ctx, version)
-	}()
+	done := awaiting(ctx, s, version)
 	stop()
 	<-done
 }
@@ -132,11 +129,16 @@ func TestAwait(t *testing.T) {
 func encryption(t *testing.T, providers string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	encryptBy(t, file, providers)
+	return file
+}
+
+func encryptBy(t *testing.T, file, providers string) {
+	t.Helper()
 	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [" + providers + "]\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return file
 }
 
 // Providers, and how what they have encrypted begins.
@@ -162,14 +164,14 @@ func stored(t *testing.T, client *clientv3.Client) *mvccpb.KeyValue {
 func TestEncryption(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	plain := New(client, "/registry", "")
+	plain := New(client, "/registry", Encryption{})
 	version, _ := replace(t, plain, "the keys", load(t, plain, ""))
 	for _, step := range []struct{ providers, want string }{
 		{first + ", {identity: {}}", byFirst},
 		{second + ", " + first, bySecond},
 		{second, bySecond},
 	} {
-		now := load(t, New(client, "/registry", encryption(t, step.providers)), "the keys")
+		now := load(t, New(client, "/registry", Encryption{File: encryption(t, step.providers)}), "the keys")
 		kept := stored(t, client)
 		if value := kept.Value; !bytes.HasPrefix(value, []byte(step.want)) || bytes.Contains(value, []byte("the keys")) {
 			t.Errorf("with %s, etcd has %q", step.providers, value)
@@ -180,7 +182,7 @@ func TestEncryption(t *testing.T) {
 		version = now
 	}
 	for _, file := range []string{"", encryption(t, first)} {
-		_, _, err := New(client, "/registry", file).Load(t.Context())
+		_, _, err := New(client, "/registry", Encryption{File: file}).Load(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "--encryption-provider-config") {
 			t.Errorf("with another encryption, the error is %v", err)
 		}
@@ -191,7 +193,8 @@ func TestEncryption(t *testing.T) {
 func TestServersEncryptDifferently(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	older, newer := New(client, "/registry", encryption(t, first+", "+second)), New(client, "/registry", encryption(t, second+", "+first))
+	older := New(client, "/registry", Encryption{File: encryption(t, first+", "+second)})
+	newer := New(client, "/registry", Encryption{File: encryption(t, second+", "+first)})
 	version, _ := replace(t, older, "the keys", load(t, older, ""))
 	seen := map[*Storage]int64{older: version.Content, newer: 0}
 	follow := func() {
@@ -217,7 +220,26 @@ func TestServersEncryptDifferently(t *testing.T) {
 	follow()
 	expect(byFirst, 3)
 	// The last one starts with the new order.
-	older = New(client, "/registry", encryption(t, second+", "+first))
+	older = New(client, "/registry", Encryption{File: encryption(t, second+", "+first)})
 	follow()
 	expect(bySecond, 4)
+}
+
+// SC-02 SC-24: a server that reloads how Secrets are encrypted encrypts the keys in that way, too.
+func TestEncryptionIsReloaded(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	file := encryption(t, first)
+	s := New(client, "/registry", Encryption{File: file, Reload: true})
+	version, _ := replace(t, s, "the keys", load(t, s, ""))
+	before := awaiting(t.Context(), s, version)
+	encryptBy(t, file, second+", "+first)
+	<-before
+	version = load(t, s, "the keys")
+	if now := stored(t, client); !bytes.HasPrefix(now.Value, []byte(bySecond)) {
+		t.Errorf("stored is %q", now.Value)
+	}
+	encryptBy(t, file, second)
+	<-awaiting(t.Context(), s, version) // it was changed before
+	load(t, s, "the keys")
 }

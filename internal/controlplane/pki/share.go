@@ -24,7 +24,7 @@ type Storage interface {
 	// Replace stores something if what is stored still has the version, and returns that of the new. It reports false if another
 	// store was faster.
 	Replace(ctx context.Context, content []byte, version Version) (next Version, replaced bool, err error)
-	// Await returns when something else than had the version may be stored, or the context ends.
+	// Await returns when something else than had the version may be stored, or has to be stored in another way, or the context ends.
 	Await(ctx context.Context, version Version)
 }
 
