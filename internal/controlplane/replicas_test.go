@@ -81,7 +81,7 @@ func TestReplicasRenew(t *testing.T) {
 		t.Fatal("the hubs have different CAs")
 	}
 	// The next CA is made, has time to spread, and then signs.
-	at(t, clocks, time.Now().Add(-3*time.Hour))
+	at(t, clocks, time.Now().Add(-40*24*time.Hour))
 	eventually(t, func(context.Context) string {
 		for _, h := range hubs {
 			if _, err := os.Stat(filepath.Join(certDir(h.options.Config.DataDirectory), string(pki.ClientCA)+".next.crt")); err != nil {

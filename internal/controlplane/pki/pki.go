@@ -4,7 +4,7 @@
 // A root CA signs one CA for each purpose, and those sign the certificates. Every CA has a bundle of the certificates
 // that are to be trusted for its purpose; whoever verifies reads the bundle and reloads it when it changes. A CA is
 // renewed with a new key in two steps, so that nobody meets a certificate he does not trust yet: the next certificate
-// goes into the bundle first, and signs only after it has had time to spread.
+// goes into the bundle first, and signs only after it has had time to spread, into backups, too.
 //
 // Several servers of one control plane share all of this but the certificate that each serves with: they keep it in a Storage, of which the
 // folder is a copy.

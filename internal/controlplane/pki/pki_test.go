@@ -95,6 +95,13 @@ func trusts(t *testing.T, bundle []byte, chain []*x509.Certificate, at time.Time
 	return err
 }
 
+func renew(t *testing.T, s *Store) {
+	t.Helper()
+	if _, err := s.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func read(t *testing.T, file string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -246,7 +253,7 @@ func TestRotationIsSeamless(t *testing.T) {
 		if left := leaf(t, s, APIServer)[0].NotAfter.Sub(now); left < 90*24*time.Hour {
 			t.Fatalf("at %s: the serving certificate has %s left", now, left)
 		}
-		if left := ca(t, s, ClientCA).NotAfter.Sub(now); left < 200*24*time.Hour {
+		if left := ca(t, s, ClientCA).NotAfter.Sub(now); left < 180*24*time.Hour {
 			t.Fatalf("at %s: the client CA has %s left to sign with", now, left)
 		}
 		if c := ca(t, s, ClientCA); !c.Equal(lastClientCA) {
@@ -266,31 +273,80 @@ func TestRotationIsSeamless(t *testing.T) {
 	}
 }
 
-// A CA that is new to its verifiers does not sign until it has been in the bundle for a while.
+// SC-06 SC-08: a CA that is new to its verifiers does not sign until it has been in the bundle for a month, and in backups: a server that
+// is restored from one of these trusts what was signed since, and signs with the same CA.
 func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 	t.Parallel()
-	clock := testclock.NewFakeClock(start)
-	s, err := Open(t.Context(), Options{Dir: t.TempDir(), Clock: clock})
-	if err != nil {
-		t.Fatal(err)
+	for authority, life := range map[Authority]lifetime{
+		RootCA: rootLife, ServerCA: caLife, ClientCA: caLife, RequestHeaderCA: caLife, ServiceAccounts: serviceAccountLife,
+	} {
+		t.Run(string(authority), func(t *testing.T) {
+			t.Parallel()
+			clock, dir, backup := testclock.NewFakeClock(start), t.TempDir(), t.TempDir()
+			s := open(t, dir, start, func(o *Options) { o.Clock = clock })
+			old := ca(t, s, authority)
+			clock.SetTime(life.due(old))
+			renew(t, s)
+			if n := strings.Count(string(read(t, s.Bundle(authority))), "BEGIN"); n != 2 {
+				t.Errorf("the bundle holds %d certificates, want the old and the next", n)
+			}
+			if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			clock.Step(30*day - time.Minute)
+			renew(t, s)
+			if !ca(t, s, authority).Equal(old) {
+				t.Error("the next CA signs before it has spread for a month")
+			}
+			clock.Step(time.Minute)
+			renew(t, s)
+			now := ca(t, s, authority)
+			if now.Equal(old) {
+				t.Error("the next CA does not sign after it has spread")
+			}
+			if restored := open(t, backup, clock.Now(), nil); !ca(t, restored, authority).Equal(now) {
+				t.Error("a server restored from a backup of a month ago has another CA")
+			}
+		})
 	}
-	old := ca(t, s, ClientCA)
-	clock.SetTime(caLife.due(old))
-	if changed, err := s.Renew(t.Context()); err != nil || !changed {
-		t.Fatalf("changed %v, error %v", changed, err)
-	}
-	if !ca(t, s, ClientCA).Equal(old) {
-		t.Error("the new client CA signs at once")
-	}
-	if n := strings.Count(string(read(t, s.Bundle(ClientCA))), "BEGIN"); n != 2 {
-		t.Errorf("the bundle holds %d certificates, want the old and the next", n)
-	}
-	clock.Step(caLife.spread)
-	if _, err := s.Renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if ca(t, s, ClientCA).Equal(old) {
-		t.Error("the next client CA does not sign after it has spread")
+}
+
+// SC-06 SC-08: after a server was off, the next CA signs earlier than after a month if what the old one signs would have an early end.
+func TestNextCASignsBeforeTheOldOneEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		authority Authority
+		// left is what is left of the old one when the next is made, and after is how long after that this one signs.
+		left, after time.Duration
+	}{
+		"there is time":                         {ClientCA, 150 * day, 30 * day},
+		"certificates would have an early end":  {ClientCA, 100 * day, 10 * day},
+		"it ends soon":                          {ClientCA, 20 * day, time.Hour},
+		"CAs would have an early end":           {RootCA, year + 10*day, 10 * day},
+		"tokens would not verify to their end":  {ServiceAccounts, year + day, day},
+		"tokens do not verify to their end now": {ServiceAccounts, year - day, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testclock.NewFakeClock(start)
+			s := open(t, t.TempDir(), start, func(o *Options) { o.Clock = clock })
+			old := ca(t, s, test.authority)
+			clock.SetTime(old.NotAfter.Add(-test.left))
+			renew(t, s)
+			clock.Step(test.after - time.Minute)
+			renew(t, s)
+			if !ca(t, s, test.authority).Equal(old) {
+				t.Error("the next CA signs earlier")
+			}
+			if next := s.NextRenewal(); next.After(clock.Now().Add(time.Minute)) {
+				t.Errorf("the next renewal is at %s, now is %s", next, clock.Now())
+			}
+			clock.Step(time.Minute)
+			renew(t, s)
+			if ca(t, s, test.authority).Equal(old) {
+				t.Error("the next CA does not sign")
+			}
+		})
 	}
 }
 
@@ -338,9 +394,8 @@ func TestTokenKeyRotation(t *testing.T) {
 	for clock.Now().Before(start.Add(5 * year)) {
 		previous := read(t, s.Bundle(ServiceAccounts))
 		clock.SetTime(s.NextRenewal())
-		if _, err := s.Renew(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		signedUntil[string(encode(t, ca(t, s, ServiceAccounts)))] = clock.Now()
+		renew(t, s)
 		signer := string(encode(t, ca(t, s, ServiceAccounts)))
 		signedUntil[signer] = clock.Now()
 		bundle := string(read(t, s.Bundle(ServiceAccounts)))
@@ -510,6 +565,24 @@ func TestUserCA(t *testing.T) {
 	fresh := open(t, t.TempDir(), start, func(o *Options) { o.CAFile, o.CAKeyFile = cert, key })
 	if err := trusts(t, read(t, cert), leaf(t, fresh, APIServer), start, x509.ExtKeyUsageServerAuth); err != nil {
 		t.Errorf("the user's CA does not vouch for the server: %v", err)
+	}
+}
+
+// SC-06: a CA that waits until it signs goes when the user replaces the root that has signed it.
+func TestNextCAOfAReplacedRoot(t *testing.T) {
+	t.Parallel()
+	dir, clock := t.TempDir(), testclock.NewFakeClock(start)
+	s := open(t, dir, start, func(o *Options) { o.Clock = clock })
+	clock.SetTime(caLife.due(ca(t, s, ServerCA)))
+	renew(t, s)
+	cert, key := userCA(t, nil)
+	s = open(t, dir, start, func(o *Options) { o.Clock, o.CAFile, o.CAKeyFile = clock, cert, key })
+	write(t, s.Bundle(RootCA), read(t, cert)) // without the old one
+	renew(t, s)
+	clock.Step(caLife.spread)
+	renew(t, s)
+	if err := ca(t, s, ServerCA).CheckSignatureFrom(ca(t, s, RootCA)); err != nil {
+		t.Errorf("the CA of servers is not of the user's: %v", err)
 	}
 }
 

@@ -19,6 +19,12 @@ const (
 
 	// backdate makes a new certificate valid on machines whose clock is behind.
 	backdate = time.Hour
+
+	// publication is for how long those who verify may keep a bundle that they have read.
+	publication = time.Hour
+
+	// backupAge is how old the backup may be that a server is restored from, so that it has the CAs that have signed since.
+	backupAge = 30 * day
 )
 
 // lifetime is how long certificates of a kind live, and at which part of its life one is renewed: yearly
@@ -29,16 +35,20 @@ type lifetime struct {
 	left, of time.Duration
 	// spread is how long the next certificate of a CA is in the bundle before it signs.
 	spread time.Duration
+	// reserve is for how long what a CA signs last can be valid. If it would be less, because the server was off when the next certificate
+	// was due, that one signs earlier, but not before it is published.
+	reserve time.Duration
 }
 
 var (
-	rootLife   = lifetime{total: 5 * year, left: 18, of: 60, spread: 30 * day}
-	caLife     = lifetime{total: year, left: 7, of: 12, spread: time.Hour}
+	rootLife   = lifetime{total: 5 * year, left: 18, of: 60, spread: backupAge, reserve: year}
+	caLife     = lifetime{total: year, left: 7, of: 12, spread: backupAge, reserve: 90 * day}
 	leafLife   = lifetime{total: year, left: 7, of: 12}
-	etcdCALife = lifetime{total: 5 * year, left: 18, of: 60, spread: time.Hour}
+	etcdCALife = lifetime{total: 5 * year, left: 18, of: 60, spread: publication}
 
-	// A key signs tokens for a year, and then verifies them until the last has expired.
-	serviceAccountLife = lifetime{total: year + ServiceAccountTokenLifetime + 2*time.Hour, left: 1, of: 2, spread: time.Hour}
+	// A key signs tokens until the next one does, a month into the second half of its life, and verifies them until the last has expired.
+	serviceAccountLife = lifetime{total: 2 * (ServiceAccountTokenLifetime + backupAge + time.Hour), left: 1, of: 2, spread: backupAge,
+		reserve: ServiceAccountTokenLifetime}
 )
 
 // subordinates are the CAs below the root. A running etcd reads its trusted CA once, so that one lives long.
@@ -53,6 +63,19 @@ var subordinates = []struct {
 // the life it got.
 func (l lifetime) due(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / l.of * l.left)
+}
+
+// signs is when the next certificate of a CA signs in the place of the current one.
+func (l lifetime) signs(next, current *x509.Certificate) time.Time {
+	made := next.NotBefore.Add(backdate)
+	at, latest, earliest := made.Add(l.spread), current.NotAfter.Add(-l.reserve), made.Add(publication)
+	if latest.Before(at) {
+		at = latest
+	}
+	if at.Before(earliest) {
+		at = earliest
+	}
+	return at
 }
 
 // renewal is one pass over the files of a folder.
@@ -147,7 +170,7 @@ func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*ke
 	if err != nil {
 		return nil, err
 	}
-	if next != nil && !r.now.Before(next.cert.NotBefore.Add(backdate+life.spread)) {
+	if next != nil && !r.now.Before(life.signs(next.cert, current.cert)) {
 		if err := r.promote(name, next); err != nil {
 			return nil, err
 		}
@@ -156,7 +179,7 @@ func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*ke
 	trusted := []*x509.Certificate{current.cert}
 	if next != nil {
 		trusted = append(trusted, next.cert)
-		r.schedule(next.cert.NotBefore.Add(backdate + life.spread))
+		r.schedule(life.signs(next.cert, current.cert))
 	} else {
 		r.schedule(life.due(current.cert))
 	}
@@ -185,10 +208,10 @@ func (r *renewal) trusted(ca, parent *keyPair) bool {
 func (r *renewal) successor(current *keyPair, name Authority, life lifetime, parent *keyPair) (*keyPair, error) {
 	staged := r.folder.staged(name)
 	next, err := staged.load()
-	if err == nil && next != nil && !next.endedAt(r.now) && !next.cert.Equal(current.cert) {
+	if err == nil && next != nil && !next.endedAt(r.now) && !next.cert.Equal(current.cert) && r.trusted(next, parent) {
 		return next, nil
 	}
-	// What is left of a promotion that a crash interrupted has signed nothing.
+	// What is left of a promotion that a crash interrupted, or of a root that was replaced, has signed nothing.
 	if err := staged.remove(); err != nil {
 		return nil, err
 	}
