@@ -123,6 +123,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 			return nil, err
 		}
 	}
+	if err := s.checkEnded(); err != nil {
+		return nil, err
+	}
 	if _, err := s.Renew(ctx); err != nil {
 		return nil, err
 	}
@@ -135,7 +138,7 @@ func (s *Store) Renew(ctx context.Context) (changed bool, err error) {
 	defer s.mu.Unlock()
 	common := s.renewal(s.folder)
 	if s.options.Storage == nil {
-		err = common.common()
+		err = common.alone()
 	} else {
 		err = s.share(ctx, common)
 	}

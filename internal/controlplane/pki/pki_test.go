@@ -423,6 +423,75 @@ func TestTokenKeyRotation(t *testing.T) {
 	}
 }
 
+// SC-06: a server that starts with a clock far ahead makes new CAs, and keeps the old ones. Once the clock is right, it says so, and goes
+// on with the old ones when they are back in their place.
+func TestClockFarAhead(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "cert")
+	right := start.Add(day)
+	s := open(t, dir, start, nil)
+	before, agent := common(t, s), leaf(t, s, Admin)
+	for _, ahead := range []time.Duration{380 * day, 381 * day} {
+		if s = open(t, dir, start.Add(ahead), nil); maps.Equal(before, common(t, s)) {
+			t.Fatal("there are no new CAs")
+		}
+	}
+	kept := filepath.Join(dir, endedDir)
+	_, err := Open(t.Context(), Options{Dir: dir, Clock: testclock.NewFakeClock(right)})
+	if err == nil || !strings.Contains(err.Error(), kept) {
+		t.Fatalf("error %v does not name %s", err, kept)
+	}
+	for file, content := range snapshot(t, kept) {
+		write(t, dir+strings.TrimPrefix(file, kept), []byte(content))
+	}
+	s = open(t, dir, right, nil)
+	if !maps.Equal(before, common(t, s)) {
+		t.Error("the server has other keys than before")
+	}
+	if err := trusts(t, read(t, s.Bundle(RootCA)), leaf(t, s, APIServer), right, x509.ExtKeyUsageServerAuth); err != nil {
+		t.Errorf("clients do not trust it: %v", err)
+	}
+	if err := trusts(t, read(t, s.Bundle(ClientCA)), agent, right, x509.ExtKeyUsageClientAuth); err != nil {
+		t.Errorf("a certificate from before is refused: %v", err)
+	}
+}
+
+// SC-06: a server that was off until its CAs had ended goes on with new ones, also after its clock was behind for a while.
+func TestCAsHaveEnded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, dir, start, nil)
+	late := start.Add(380 * day)
+	ended := common(t, open(t, dir, late, nil))
+	for _, at := range []time.Time{late.Add(day), start.Add(-2 * year), late.Add(-2 * time.Hour)} {
+		if !maps.Equal(ended, common(t, open(t, dir, at, nil))) {
+			t.Errorf("at %s, there are other keys", at)
+		}
+	}
+}
+
+// SC-06: CAs that have ended are kept as they were before the first attempt to replace them.
+func TestEndedAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, start, nil)
+	before := common(t, s)
+	pass := &renewal{folder: s.folder, options: &s.options, now: start.Add(380 * day)}
+	if err := pass.keepEnded(); err != nil {
+		t.Fatal(err)
+	}
+	// Only one of them was replaced.
+	if _, err := pass.issueCA(s.folder.pair(string(ServerCA)), ServerCA, caLife, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := pass.keepEnded(); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := s.options.ended().shared(); err != nil || !maps.Equal(before, kept) {
+		t.Errorf("kept is something else than there was before: %v", err)
+	}
+}
+
 // A kill between the two renames of a pair leaves neither a broken pair nor a lost one.
 func TestInterruptedSwapIsFinished(t *testing.T) {
 	t.Parallel()

@@ -107,6 +107,14 @@ func (r *renewal) common() error {
 	return err
 }
 
+// alone renews the same for a server that shares it with no other one.
+func (r *renewal) alone() error {
+	if err := r.keepEnded(); err != nil {
+		return err
+	}
+	return r.common()
+}
+
 // serving renews what a server serves with.
 func (r *renewal) serving() error {
 	signer, err := r.folder.pair(string(ServerCA)).load()
