@@ -55,7 +55,8 @@ type task struct {
 	before *manifestResult
 	// ended is set if the manifest is that of a Job that has ended.
 	ended bool
-	// repairs makes the writes if the object was applied under this generation of the work before; nil if it was not.
+	// repairs makes the writes if the manifest was applied under this generation of the work before; nil if it was not. A hub that was
+	// restored counts generations anew, so that another manifest may have been.
 	repairs *repairs
 }
 
@@ -105,7 +106,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 	if o.freeze(b.work, t.before) {
 		return o, nil
 	}
-	if b.last.isOf(b.work, b.owner.UID) && t.before != nil && t.before.applied {
+	if b.last.isOf(b.work, b.owner.UID) && t.before != nil && t.before.applied && t.before.hash == t.hash {
 		a.resume(t)
 	}
 	live := a.applyTask(ctx, t, b.last != nil && b.last.owner == b.owner.UID)

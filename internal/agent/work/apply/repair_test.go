@@ -322,6 +322,26 @@ func TestNewGenerationInDispute(t *testing.T) {
 	}
 }
 
+// Another manifest is applied at once, whatever is in dispute, also under the same generation: a hub that was restored counts them anew.
+func TestSameGenerationInDispute(t *testing.T) {
+	t.Parallel()
+	d := newDisputed(t, deploys("a", 2, ""))
+	d.pass(t)
+	for range 10 {
+		scale(3)(d)
+		d.pass(t)
+	}
+	if o := d.outcome("a"); o.dispute == nil || o.backoffUntil.IsZero() {
+		t.Fatalf("not held back: %+v", o)
+	}
+	before, changed := d.writes, deploys("a", 4, "")
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "a"), UID: changed.UID}}
+	results, _ := d.apply(t.Context(), amw, changed, d.last["a"])
+	if o := &results[0]; d.writes != before+1 || o.err != nil || o.dispute != nil || !o.backoffUntil.IsZero() {
+		t.Errorf("%d writes: %+v", d.writes-before, o)
+	}
+}
+
 // Disputes are counted by kind as long as passes have them.
 func TestCountDisputes(t *testing.T) {
 	t.Parallel()

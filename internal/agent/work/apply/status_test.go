@@ -71,6 +71,22 @@ func TestCompleteIsReportedLast(t *testing.T) {
 	}
 }
 
+// A work whose status is not that of its spec gets a pass, though the last one was over its generation.
+func TestPassWithoutStatus(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	amw := &workv1.AppliedManifestWork{}
+	last := &workResult{work: r.work.UID, generation: r.work.Generation, results: []manifestResult{{frozen: true}}}
+	r.updateStatus(r.work, last.results)
+	if !r.isUpToDate(last, r.work, amw) {
+		t.Error("a work that is reported gets a pass")
+	}
+	r.work.Status = workv1.ManifestWorkStatus{}
+	if r.isUpToDate(last, r.work, amw) {
+		t.Error("a work without a status gets no pass")
+	}
+}
+
 // WK-33: a pass whose executor was checked is over when the first verdict is, and one without an executor never.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
