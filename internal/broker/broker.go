@@ -224,7 +224,8 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 }
 
 // missed returns what is not known in its present version, or being deleted, and what is known and does not exist any more. A server that
-// has just begun to read may not have heard yet of a resource that exists, so the API itself is asked about those.
+// has just begun to read may not have heard yet of a resource that exists, or of its latest version, so the API itself is asked about
+// those. A resource that has an earlier version there than is known is from a backup.
 func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cloudevents.ResourceVersion) (changed, gone []Ref,
 	err error) {
 	if err := catalogue.Start(ctx); err != nil {
@@ -238,10 +239,15 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 	for _, one := range known {
 		unknown[one.ResourceID] = one.ResourceVersion
 	}
+	ahead := map[types.UID]Ref{}
 	for _, version := range versions {
 		at, has := unknown[string(version.UID)]
-		if !has || version.Deleting || outdated(catalogue.DataType(), at, version.Version) {
+		switch {
+		case !has || version.Deleting || version.Unreported || at < version.Version:
 			changed = append(changed, version.Ref)
+		case at > version.Version:
+			ahead[version.UID] = version.Ref
+			continue
 		}
 		delete(unknown, string(version.UID))
 	}
@@ -253,21 +259,16 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 		return nil, nil, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(unknown)) {
-		if ref := (Ref{UID: types.UID(id)}); !existing[ref.UID] {
-			gone = append(gone, ref)
+		version, exists := existing[types.UID(id)]
+		ref, isAhead := ahead[types.UID(id)]
+		switch {
+		case !exists:
+			gone = append(gone, Ref{UID: types.UID(id)})
+		case isAhead && version < unknown[id]:
+			changed = append(changed, ref)
 		}
 	}
 	return changed, gone, nil
-}
-
-// outdated tells whether an agent that knows a version of a resource lacks the present one. The versions of works are generations, which a
-// restored backup sets back; agents leave out a work that is older than theirs by its resource version. Those only grow, so a known one
-// that is larger is one that this server is yet to hear of.
-func outdated(dataType cloudevents.DataType, known, present int64) bool {
-	if dataType == cloudevents.ManifestBundles {
-		return known != present
-	}
-	return known < present
 }
 
 // Subscribe implements pb.CloudEventServiceServer.

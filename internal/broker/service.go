@@ -59,8 +59,8 @@ type Catalogue interface {
 	Source
 	// Versions returns all resources of a cluster.
 	Versions(ctx context.Context, cluster string) ([]Version, error)
-	// Existing returns the UIDs of the resources of a cluster from the API itself, which knows those that this server is yet to hear of.
-	Existing(ctx context.Context, cluster string) (map[types.UID]bool, error)
+	// Existing returns the versions of the resources of a cluster from the API itself, which knows those that this server is yet to hear of.
+	Existing(ctx context.Context, cluster string) (map[types.UID]int64, error)
 }
 
 // Version is the version of a resource.
@@ -68,6 +68,8 @@ type Version struct {
 	Ref
 	Version  int64
 	Deleting bool
+	// Unreported says that the agent has not reported on this version. After a restore, it may know another one of the same number.
+	Unreported bool
 }
 
 // Change says that a resource of a cluster may be another one than before.

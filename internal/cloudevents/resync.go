@@ -8,8 +8,8 @@ import (
 )
 
 // ResourceVersions is the data of a request for specs, of the type DATATYPE.spec.resync_request: what the agent has already. The source
-// answers with what is newer, with everything that is being deleted, and, for what it does not have any more, with events of the action
-// [Delete].
+// answers with what is newer, or older since a restore, with everything that is being deleted, and, for what it does not have any more,
+// with events of the action [Delete].
 type ResourceVersions struct {
 	Versions []ResourceVersion `json:"resourceVersions"`
 }

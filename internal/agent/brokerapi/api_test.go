@@ -19,11 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -174,6 +176,196 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// CE-05: an agent has works as a hub has them that was restored, in earlier versions than it knows: after a new subscription, and where the
+// subscription has outlived the restore.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	for name, restore := range map[string]func(t *testing.T, h *testHub, changed, deleted client.Object){
+		"by a new subscription": func(t *testing.T, h *testHub, changed, deleted client.Object) {
+			h.restart(t, cloudevents.ManifestBundles, func() { h.restore(cloudevents.ManifestBundles, changed, deleted) })
+		},
+		"by an earlier version": func(_ *testing.T, h *testHub, changed, deleted client.Object) {
+			h.restore(cloudevents.ManifestBundles, changed, deleted)
+			h.send(cloudevents.ManifestBundles, cloudevents.Create, changed)
+		},
+		"by a work that was deleted": func(_ *testing.T, h *testHub, changed, deleted client.Object) {
+			h.restore(cloudevents.ManifestBundles, changed, deleted)
+			h.send(cloudevents.ManifestBundles, cloudevents.Create, deleted)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newTestHub(t)
+			changed, deleted := newWork("changed"), newWork("deleted")
+			h.put(cloudevents.ManifestBundles, changed)
+			h.put(cloudevents.ManifestBundles, deleted)
+			later := withManifest(changed, "ConfigMap later")
+			later.Generation = 2
+			h.put(cloudevents.ManifestBundles, later)
+			h.put(cloudevents.ManifestBundles, newWork("created"))
+			a, c := h.api(t)
+			_, seen := beginCache(t, a)
+			eventually(t, "the cache is filled", func() bool { return seen.has(map[string]int64{"changed": 2, "deleted": 1, "created": 1}) })
+			h.remove(cloudevents.ManifestBundles, deleted.UID)
+			eventually(t, "a work is deleted", func() bool { return seen.has(map[string]int64{"changed": 2, "created": 1}) })
+			restore(t, h, changed, deleted)
+			eventually(t, "the works of the backup", func() bool { return seen.has(map[string]int64{"changed": 1, "deleted": 1}) })
+			now := &workv1.ManifestWork{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(changed), now); err != nil ||
+				strings.Contains(string(now.Spec.Workload.Manifests[0].Raw), "later") {
+				t.Errorf("%+v: %v", now.Spec, err)
+			}
+		})
+	}
+}
+
+// withManifest is the work with another spec.
+func withManifest(work *workv1.ManifestWork, kind string) *workv1.ManifestWork {
+	changed := work.DeepCopy()
+	changed.Spec.Workload.Manifests[0].Raw = fmt.Appendf(nil, `{"apiVersion":"v1","kind":%q}`, kind)
+	return changed
+}
+
+// GR-08: an agent reports on its cluster to a hub that was restored, which has an earlier version of it than the agent knows.
+func TestReportAfterRestore(t *testing.T) {
+	t.Parallel()
+	h := newTestHub(t)
+	cluster := newCluster()
+	h.put(cloudevents.ManagedClusters, cluster)
+	h.put(cloudevents.ManagedClusters, cluster.DeepCopy())
+	_, c := h.api(t)
+	now := newCluster()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), now); err != nil {
+		t.Fatal(err)
+	}
+	h.restart(t, cloudevents.ManagedClusters, func() { h.restore(cloudevents.ManagedClusters, cluster) })
+	eventually(t, "the hub accepts the status", func() bool {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), now); err != nil {
+			return false
+		}
+		before := now.DeepCopy()
+		now.Status.Version.Kubernetes = "v1"
+		_, err := patch.Status(t.Context(), c, now, before)
+		return err == nil
+	})
+}
+
+// CE-05: an answer to a resync request sets back what is known of an object from before the request. It has no say in what the hub has sent
+// since, and other events are late if they are older, or about what was deleted.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	const asked, answer, changed, deleted = cloudevents.Resync, cloudevents.ResyncResponse, cloudevents.Update, cloudevents.Delete
+	type step struct {
+		action  cloudevents.Action
+		version string
+	}
+	for name, test := range map[string]struct {
+		steps []step
+		want  string // the version that is known in the end; empty if the object is deleted
+		again bool   // whether the last event makes the agent ask once more
+	}{
+		"a later event":                         {[]step{{changed, "1600"}}, "1600", false},
+		"the same again":                        {[]step{{changed, "1500"}}, "1500", false},
+		"an earlier event":                      {[]step{{changed, "1000"}}, "1500", true},
+		"an answer":                             {[]step{{asked, ""}, {answer, "1000"}}, "1000", false},
+		"an earlier event before the answer":    {[]step{{asked, ""}, {changed, "1000"}, {answer, "1000"}}, "1000", false},
+		"an answer overtaken by a later event":  {[]step{{asked, ""}, {changed, "1600"}, {answer, "1000"}}, "1600", true},
+		"an answer overtaken by the same again": {[]step{{asked, ""}, {changed, "1500"}, {answer, "1000"}}, "1500", true},
+		"an answer without a request":           {[]step{{answer, "1000"}}, "1500", true},
+		"an event about a deleted object":       {[]step{{deleted, ""}, {asked, ""}, {changed, "1600"}}, "", true},
+		"an answer about a deleted object":      {[]step{{deleted, ""}, {asked, ""}, {answer, "1000"}}, "1000", false},
+		"an answer overtaken by the deletion":   {[]step{{asked, ""}, {deleted, ""}, {answer, "1000"}}, "", true},
+	} {
+		c := New(t.Context(), Options{Cluster: testCluster, Clock: clock.RealClock{}}).collections["managedclusters"]
+		again := false
+		for _, step := range append([]step{{changed, "1500"}}, test.steps...) {
+			var err error
+			switch step.action {
+			case asked:
+				c.ask()
+			case deleted:
+				err = c.remove("u")
+			default:
+				o := &unstructured.Unstructured{Object: map[string]any{}}
+				o.SetName(testCluster)
+				o.SetUID("u")
+				o.SetResourceVersion(step.version)
+				again, err = c.receive(o, step.action, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		known := ""
+		if r := c.get(types.NamespacedName{Name: testCluster}); r != nil {
+			known = r.hubVersion
+		}
+		if known != test.want || again != test.again {
+			t.Errorf("%s: known is %q, want %q; the hub is asked again: %t", name, known, test.want, again)
+		}
+	}
+}
+
+// A work keeps the status of a spec that it has, or had before. One that it had on a hub which was restored since says nothing, even if the
+// generation is the same, and whether it is reported before or after the agent hears of that.
+func TestStatusOfASpec(t *testing.T) {
+	t.Parallel()
+	work := newWork("a")
+	work.UID, work.Generation, work.ResourceVersion = "u", 4, "1500"
+	other := withManifest(work, "Secret")
+	for name, test := range map[string]struct {
+		now        *workv1.ManifestWork
+		generation int64
+		want       bool
+	}{
+		"the same":                {work, 4, true},
+		"a later one":             {other, 5, true},
+		"another one of a number": {other, 4, false},
+		"an earlier one":          {other, 3, false},
+	} {
+		for _, late := range []bool{false, true} {
+			c := New(t.Context(), Options{Cluster: testCluster, Clock: clock.RealClock{}}).collections[resourceWorks]
+			receive := func(work *workv1.ManifestWork) {
+				event := encode(cloudevents.ManifestBundles, cloudevents.Update, work)
+				if _, err := c.receiveWork(event, cloudevents.Update); err != nil {
+					t.Fatal(err)
+				}
+			}
+			receive(work)
+			base := c.get(client.ObjectKeyFromObject(work))
+			next, err := base.object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			applied := map[string]any{"type": fleet.ConditionApplied, "status": "True"}
+			if err := unstructured.SetNestedSlice(next.Object, []any{applied}, "status", "conditions"); err != nil {
+				t.Fatal(err)
+			}
+			report := func() {
+				if _, err := c.acceptedWork(base, next, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !late {
+				report()
+			}
+			now := test.now.DeepCopy()
+			now.Generation, now.ResourceVersion, now.Labels = test.generation, "2000", map[string]string{"a": "b"}
+			receive(now)
+			if late {
+				report()
+			}
+			o, err := c.get(client.ObjectKeyFromObject(work)).object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions"); len(conditions) > 0 != test.want {
+				t.Errorf("%s, reported late: %t: conditions %v", name, late, conditions)
+			}
+		}
+	}
+}
+
 // GR-11: a work that was deleted and created again under its name is deleted and added.
 func TestRecreated(t *testing.T) {
 	t.Parallel()
@@ -213,9 +405,7 @@ func TestGoneByMistake(t *testing.T) {
 	h.notify(cloudevents.ManifestBundles, gone(cloudevents.ManifestBundles, string(work.UID)))
 	h.mu.Unlock()
 	eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
-	h.stop()
-	eventually(t, "the subscription has ended", func() bool { return !h.isSubscribed(cloudevents.ManifestBundles) })
-	h.start(t)
+	h.restart(t, cloudevents.ManifestBundles, func() {})
 	eventually(t, "the work is there again", func() bool { return get() == nil })
 }
 

@@ -2,6 +2,7 @@ package brokerapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/capstan-io/capstan/internal/cloudevents"
 )
 
 // How much of the past a collection remembers for watches, in changes and in bytes of objects. A watch that is further behind has to start
@@ -155,6 +158,7 @@ func (c *collection) recordDeleted(uid string) {
 	if uid == "" {
 		return
 	}
+	delete(c.asked, uid)
 	c.deleted[uid] = false
 	c.deletionOrder = append(c.deletionOrder, uid)
 	if len(c.deletionOrder) > maxDeleted {
@@ -204,46 +208,75 @@ func (c *collection) since(version int64) ([]change, bool) {
 	return c.history[first:], true
 }
 
-// receive stores what the hub says of an object. keep carries over what its events do not have from the object as it is known.
-func (c *collection) receive(o *unstructured.Unstructured, keep func(o, current *unstructured.Unstructured) error) error {
+// receive stores what the hub says of an object. keep carries over what its events do not have from the object as it is known. again
+// reports that the event contradicts what the hub said before, so that the hub has to be asked what it has.
+func (c *collection) receive(o *unstructured.Unstructured, action cloudevents.Action,
+	keep func(o, current *unstructured.Unstructured) error) (again bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid, hubVersion := string(o.GetUID()), o.GetResourceVersion()
-	if _, gone := c.deleted[uid]; gone {
-		return nil
-	}
 	before := c.records[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
+	if news, again := c.isNews(o, before, action); !news {
+		return again, nil
+	}
+	delete(c.asked, uid)
+	delete(c.deleted, uid)
 	switch {
 	case before == nil || before.uid == "":
 	case before.uid != uid:
 		// It was deleted and created again.
 		if _, err := c.drop(before); err != nil {
-			return err
+			return false, err
 		}
-	case !isNewer(hubVersion, before.hubVersion):
-		return nil
 	case keep != nil:
 		current, err := before.object()
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := keep(o, current); err != nil {
-			return err
+			return false, err
 		}
 	}
-	_, err := c.put(o, hubVersion, func(*record) {})
+	_, err = c.put(o, hubVersion, func(*record) {})
 	c.notify() // who waits for the hub's version of an object that stays the same
-	return err
+	return false, err
+}
+
+// isNews reports whether an event changes what is known. One that is older than that, or about an object that was deleted, is late, or
+// from a hub that was restored: the hub has to be asked again. Its answer counts, unless a later event has overtaken it. The caller holds
+// the lock.
+func (c *collection) isNews(o *unstructured.Unstructured, before *record, action cloudevents.Action) (news, again bool) {
+	uid := string(o.GetUID())
+	answers := action == cloudevents.ResyncResponse && c.asked[uid]
+	if _, gone := c.deleted[uid]; gone {
+		deleting := o.GetDeletionTimestamp() != nil
+		return answers && !deleting, !answers && !deleting
+	}
+	if before == nil || before.uid != uid {
+		return true, false
+	}
+	switch order := compareVersions(o.GetResourceVersion(), before.hubVersion); {
+	case order == 0:
+		delete(c.asked, uid)
+		return false, false
+	case order < 0:
+		return answers, !answers
+	default:
+		return true, false
+	}
 }
 
 // unversioned is the version of works whose source counts none.
 const unversioned = "0"
 
-// isNewer compares versions of the hub, which are numbers in order. What has no version is taken to be newer.
-func isNewer(version, than string) bool {
+// compareVersions compares versions of the hub, which are numbers in order. What has no version is taken to be newer.
+func compareVersions(version, other string) int {
 	a, err := strconv.ParseUint(version, 10, 64)
-	b, err2 := strconv.ParseUint(than, 10, 64)
-	return err != nil || err2 != nil || version == unversioned || a > b
+	b, err2 := strconv.ParseUint(other, 10, 64)
+	if err != nil || err2 != nil || version == unversioned {
+		return 1
+	}
+	return cmp.Compare(a, b)
 }
 
 // remove forgets an object that the hub does not have any more.

@@ -42,6 +42,8 @@ type connection struct {
 	failure  error
 	attempts int
 	retries  chan struct{}
+	// asked has the UIDs of what the last resync request was about, as far as the hub has not sent it since.
+	asked map[string]bool
 }
 
 func (c *connection) init() { c.retries = make(chan struct{}, 1) }
@@ -145,18 +147,23 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	c.emptyHurried()
 	c.forgetDeleted()
 	resync := c.startResync(ctx, subscription)
-	defer resync.end()
+	defer func() { resync.end() }()
 	for {
 		event, err := subscription.Receive()
 		if err != nil {
-			return resync.done(), err
+			return lived, err
 		}
 		if resync.isEnd(event) {
 			c.synced(resync)
+			lived = true
 			continue
 		}
-		if err := c.handle(ctx, event); err != nil {
+		again, err := c.handle(ctx, event)
+		if err != nil {
 			log.FromContext(ctx).Error(err, "An event of the hub cannot be used; it is left out", "type", event.Type)
+		}
+		if again && resync.isOver() {
+			resync = c.startResync(ctx, subscription)
 		}
 	}
 }
@@ -179,16 +186,16 @@ type resync struct {
 	mark    string
 	version int64 // of the store, when the request was made
 	stop    context.CancelFunc
-	synced  bool
+	over    <-chan struct{}
 }
 
 func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, version: c.api.versions.Load()}
+	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load()}
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
 	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
 	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
-	versions := append(c.resourceVersions(), cloudevents.ResourceVersion{ResourceID: r.mark})
+	versions := append(c.ask(), cloudevents.ResourceVersion{ResourceID: r.mark})
 	if err := event.SetData(cloudevents.ResourceVersions{Versions: versions}); err != nil {
 		subscription.End(err)
 		return r
@@ -203,7 +210,10 @@ func (c *collection) startResync(ctx context.Context, subscription cloudevents.S
 		select {
 		case <-ctx.Done():
 		case <-late.C():
-			subscription.End(status.Error(codes.Unavailable, errNoResync.Error()))
+			r.end()
+			if !c.isLive() {
+				subscription.End(status.Error(codes.Unavailable, errNoResync.Error()))
+			}
 		}
 	}()
 	return r
@@ -213,17 +223,37 @@ func (r *resync) isEnd(event *cloudevents.Event) bool {
 	return event.Text(cloudevents.ExtensionResourceID) == r.mark
 }
 
-func (r *resync) end()       { r.stop() }
-func (r *resync) done() bool { return r.synced }
+func (r *resync) end() { r.stop() }
 
-// resourceVersions is what a resync request says of the collection.
-func (c *collection) resourceVersions() (all []cloudevents.ResourceVersion) {
+func (r *resync) isOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *collection) isLive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.live
+}
+
+// ask returns what a resync request says of the collection, and takes note of what it is about. Deleted objects are part of that: the hub
+// sends those that it has.
+func (c *collection) ask() (all []cloudevents.ResourceVersion) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = map[string]bool{}
+	for uid := range c.deleted {
+		c.asked[uid] = true
+	}
 	for _, r := range c.records {
 		if r.uid == "" {
 			continue
 		}
+		c.asked[r.uid] = true
 		version := r.generation
 		if c.kind.resource != resourceWorks || r.hubVersion == unversioned {
 			version, _ = strconv.ParseInt(r.hubVersion, 10, 64) // 0, which is older than any, for what is no number
@@ -235,8 +265,7 @@ func (c *collection) resourceVersions() (all []cloudevents.ResourceVersion) {
 
 // synced makes the collection readable.
 func (c *collection) synced(r *resync) {
-	r.synced = true
-	r.stop()
+	r.end()
 	c.mu.Lock()
 	if err := c.confirm(r.version); err != nil {
 		log.FromContext(c.api.ctx).Error(err, "What the hub does not have cannot be removed from memory")
@@ -250,31 +279,31 @@ func (c *collection) synced(r *resync) {
 	}
 }
 
-// handle takes an event over into the collection.
-func (c *collection) handle(ctx context.Context, event *cloudevents.Event) error {
+// handle takes an event over into the collection. again is that of receive.
+func (c *collection) handle(ctx context.Context, event *cloudevents.Event) (again bool, err error) {
 	eventType, err := cloudevents.ParseType(event.Type)
 	if err != nil {
-		return err
+		return false, err
 	}
 	switch {
 	case eventType.DataType != c.kind.dataType:
-		return nil
+		return false, nil
 	case eventType.SubResource == cloudevents.Status && eventType.Action == cloudevents.Resync && c.kind.resource == resourceWorks:
-		return c.api.answerStatusResync(ctx, c, event)
+		return false, c.api.answerStatusResync(ctx, c, event)
 	case eventType.SubResource != cloudevents.Spec || eventType.Action == cloudevents.Resync:
-		return nil
+		return false, nil
 	case c.kind.resource == resourceWorks:
 		return c.receiveWork(event, eventType.Action)
 	case eventType.Action == cloudevents.Delete || len(event.Data) == 0:
-		return c.remove(event.Text(cloudevents.ExtensionResourceID))
+		return false, c.remove(event.Text(cloudevents.ExtensionResourceID))
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := readObject(event, o); err != nil {
-		return err
+		return false, err
 	}
 	if c.kind.namespaced && o.GetNamespace() != c.api.Cluster ||
 		!c.kind.namespaced && c.kind.resource == "managedclusters" && o.GetName() != c.api.Cluster {
-		return nil
+		return false, nil
 	}
-	return c.receive(o, nil)
+	return c.receive(o, eventType.Action, nil)
 }

@@ -140,6 +140,32 @@ func (h *testHub) putLocked(dataType cloudevents.DataType, o client.Object) {
 	}
 }
 
+// restore has the hub have objects as they were, and no others. It notifies nobody.
+func (h *testHub) restore(dataType cloudevents.DataType, backup ...client.Object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.objects[dataType] = map[string]client.Object{}
+	for _, o := range backup {
+		h.objects[dataType][string(o.GetUID())] = o
+	}
+}
+
+// send notifies subscribers of an object, whatever the hub has.
+func (h *testHub) send(dataType cloudevents.DataType, action cloudevents.Action, o client.Object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notify(dataType, encode(dataType, action, o))
+}
+
+// restart ends all subscriptions, does something meanwhile, and serves again.
+func (h *testHub) restart(t *testing.T, dataType cloudevents.DataType, meanwhile func()) {
+	t.Helper()
+	h.stop()
+	eventually(t, "the subscription has ended", func() bool { return !h.isSubscribed(dataType) })
+	meanwhile()
+	h.start(t)
+}
+
 func (h *testHub) remove(dataType cloudevents.DataType, uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,7 +290,7 @@ func encodeRaw(eventType cloudevents.Type, event *cloudevents.Event) *cloudevent
 	return answer
 }
 
-// resync answers as a broker does: what is newer, and then what is gone, in the order of IDs.
+// resync answers as a broker does: what has another version than is known, and then what is gone, in the order of IDs.
 func (h *testHub) resync(event *cloudevents.Event, dataType cloudevents.DataType) error {
 	known := cloudevents.ResourceVersions{}
 	if err := event.ReadData(&known); err != nil {
@@ -280,7 +306,7 @@ func (h *testHub) resync(event *cloudevents.Event, dataType cloudevents.DataType
 		if work, ok := o.(*workv1.ManifestWork); ok {
 			version = work.Generation
 		}
-		if at, knows := has[uid]; !knows || version > at || o.GetDeletionTimestamp() != nil {
+		if at, knows := has[uid]; !knows || version != at || o.GetDeletionTimestamp() != nil {
 			h.notify(dataType, encode(dataType, cloudevents.ResyncResponse, o))
 		}
 		delete(has, uid)

@@ -24,42 +24,51 @@ import (
 )
 
 // receiveWork takes a work over. What the hub sends of works has no status: that is the agent's own. One that is being deleted comes
-// without its spec.
-func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Action) error {
+// without its spec. again is that of receive.
+func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Action) (again bool, err error) {
 	work, err := manifestbundle.DecodeSpec(event)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// Brokers send works that are being deleted by the action for what is gone, too. One that the agent has to finalize is not gone.
 	deleting := work.DeletionTimestamp != nil && work.Name != "" && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
 	if action == cloudevents.Delete && !deleting {
-		return c.remove(string(work.UID))
+		return false, c.remove(string(work.UID))
 	}
 	if work.Namespace != c.api.Cluster || work.Name == "" {
-		return nil
+		return false, nil
 	}
 	if deleting && c.isReported(string(work.UID)) {
 		go c.api.reportDeleted(work)
-		return nil
+		return false, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
 	if err != nil {
-		return fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
+		return false, fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
 	}
 	o := &unstructured.Unstructured{Object: content}
 	if work.ResourceVersion == unversioned {
 		o.SetGeneration(1)
 	}
-	return c.receive(o, func(o, current *unstructured.Unstructured) error {
-		carry(current, o, "status")
+	return c.receive(o, action, func(o, current *unstructured.Unstructured) error {
 		if work.DeletionTimestamp != nil {
 			carry(current, o, "spec")
 		}
 		if work.ResourceVersion == unversioned {
 			o.SetGeneration(generationAfter(current, o))
 		}
+		carryStatus(current, o)
 		return nil
 	})
+}
+
+// carryStatus carries over a status that is of the spec of a work, or of an earlier one. A restored hub counts generations anew, so that
+// another spec may have the generation that the status says was applied.
+func carryStatus(from, into *unstructured.Unstructured) {
+	was, is := from.GetGeneration(), into.GetGeneration()
+	if is > was || is == was && equality.Semantic.DeepEqual(from.Object["spec"], into.Object["spec"]) {
+		carry(from, into, "status")
+	}
 }
 
 // generationAfter counts the specs of a work whose source does not: it is how the agent knows that it has another one to apply.
@@ -162,7 +171,7 @@ func (c *collection) acceptedWork(base *record, next *unstructured.Unstructured,
 		return nil, err
 	}
 	if status {
-		carry(next, o, "status")
+		carryStatus(next, o)
 	} else if now.hubVersion == base.hubVersion {
 		carry(next, o, "metadata", "finalizers")
 	}

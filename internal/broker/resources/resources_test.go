@@ -2,7 +2,6 @@ package resources
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -395,15 +394,14 @@ func workStatus(t *testing.T, work *workv1.ManifestWork, conditions ...string) *
 
 const cleanup = "cluster.open-cluster-management.io/manifest-work-cleanup"
 
-// GR-09: the status of a work gets to the hub, with the finalizer of the agent; one of an earlier generation does not.
+// GR-09: the status of a work gets to the hub, with the finalizer of the agent; one of another generation does not, be it an earlier one,
+// or one from before a restore.
 func TestWorkStatus(t *testing.T) {
 	t.Parallel()
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "u", Generation: 3,
 		Labels: map[string]string{"a": "b"}}}
 	of := statusOf(cloudevents.ManifestBundles)
 	h := newHub(t, work)
-	old := work.DeepCopy()
-	old.Generation = 2
 	got := &workv1.ManifestWork{}
 	read := func() {
 		t.Helper()
@@ -411,11 +409,15 @@ func TestWorkStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.do(t, of, workStatus(t, old, "Applied")); err != nil {
-		t.Fatal(err)
-	}
-	if read(); len(got.Status.Conditions)+len(got.Finalizers) > 0 {
-		t.Errorf("after an old status: %+v", got)
+	for _, generation := range []int64{2, 4} {
+		other := work.DeepCopy()
+		other.Generation = generation
+		if err := h.do(t, of, workStatus(t, other, "Applied")); err != nil {
+			t.Fatal(err)
+		}
+		if read(); len(got.Status.Conditions)+len(got.Finalizers) > 0 {
+			t.Errorf("after a status of generation %d: %+v", generation, got)
+		}
 	}
 	if err := h.do(t, of, workStatus(t, work, "Applied")); err != nil {
 		t.Fatal(err)
@@ -600,23 +602,40 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// CE-05: a cluster has the versions of its own resources: generations of works, resource versions of others.
+// CE-05: a cluster has the versions of its own resources: generations of works, with whether they are reported, and resource versions of
+// others.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	ours, theirs := request("c1"), request("c2")
 	ours.UID, theirs.Name = "ours", "theirs"
-	h := newHub(t, ours, theirs, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "u", Generation: 3}},
+	reported := func(generation int64) workv1.ManifestWorkStatus {
+		return workv1.ManifestWorkStatus{Conditions: []metav1.Condition{{Type: "Applied", ObservedGeneration: generation}}}
+	}
+	h := newHub(t, ours, theirs,
+		&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "u", Generation: 3}, Status: reported(2)},
+		&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "x", UID: "reported", Generation: 3}, Status: reported(3)},
 		&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c2", Name: "w", UID: "v", Generation: 4}})
-	for dataType, want := range map[cloudevents.DataType]types.UID{cloudevents.SigningRequests: "ours", cloudevents.ManifestBundles: "u"} {
+	for dataType, want := range map[cloudevents.DataType]map[types.UID]bool{
+		cloudevents.SigningRequests: {"ours": false}, cloudevents.ManifestBundles: {"u": true, "reported": false},
+	} {
 		source, _ := h.services[dataType].(broker.Catalogue)
 		versions, err := source.Versions(t.Context(), "c1")
-		if err != nil || len(versions) != 1 || versions[0].UID != want || versions[0].Version == 0 {
-			encoded, _ := json.Marshal(versions)
-			t.Errorf("%s: %s, %v", dataType, encoded, err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		existing, err := source.Existing(t.Context(), "c1")
-		if err != nil || len(existing) != 1 || !existing[want] {
-			t.Errorf("%s: %v exist, %v", dataType, existing, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unreported := map[types.UID]bool{}
+		for _, version := range versions {
+			unreported[version.UID] = version.Unreported
+			if version.Version == 0 || existing[version.UID] != version.Version {
+				t.Errorf("%s: %s has the version %d, and %d on the API", dataType, version.UID, version.Version, existing[version.UID])
+			}
+		}
+		if !maps.Equal(unreported, want) || len(existing) != len(want) {
+			t.Errorf("%s: unreported %v, existing %v, want %v", dataType, unreported, existing, want)
 		}
 	}
 }

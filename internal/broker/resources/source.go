@@ -42,6 +42,8 @@ type source struct {
 	encode func(action cloudevents.Action, cluster string, object client.Object, now time.Time) (*cloudevents.Event, error)
 	// version is as in events.
 	version func(metav1.Object) (int64, error)
+	// unreported tells whether the agent has not reported on the version; nil stands for kinds that agents do not report on.
+	unreported func(client.Object) bool
 
 	mu      sync.Mutex
 	started bool
@@ -178,22 +180,27 @@ func (s *source) Versions(ctx context.Context, cluster string) ([]broker.Version
 		if err != nil {
 			return err
 		}
-		versions = append(versions, broker.Version{Ref: refOf(object), Version: version, Deleting: object.GetDeletionTimestamp() != nil})
+		versions = append(versions, broker.Version{Ref: refOf(object), Version: version, Deleting: object.GetDeletionTimestamp() != nil,
+			Unreported: s.unreported != nil && s.unreported(object)})
 		return nil
 	})
 	return versions, err
 }
 
 // Existing implements broker.Catalogue.
-func (s *source) Existing(ctx context.Context, cluster string) (map[types.UID]bool, error) {
+func (s *source) Existing(ctx context.Context, cluster string) (map[types.UID]int64, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
 	if err := s.Reader.List(ctx, list, s.ofCluster(cluster)...); err != nil {
 		return nil, fmt.Errorf("list the %s of cluster %s: %w", s.dataType.Resource, cluster, err)
 	}
-	existing := make(map[types.UID]bool, len(list.Items))
+	existing := make(map[types.UID]int64, len(list.Items))
 	for i := range list.Items {
-		existing[list.Items[i].UID] = true
+		version, err := s.version(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		existing[list.Items[i].UID] = version
 	}
 	return existing, nil
 }

@@ -34,7 +34,12 @@ func newWorks(o Options) *works {
 		empty:     func() client.Object { return &workv1.ManifestWork{} },
 		list:      func() client.ObjectList { return &workv1.ManifestWorkList{} },
 		clusterOf: namespaceOf, ofCluster: inNamespace, same: sameWork, encode: encodeWork,
-		version: func(o metav1.Object) (int64, error) { return o.GetGeneration(), nil }}}
+		version: func(o metav1.Object) (int64, error) { return o.GetGeneration(), nil }, unreported: isUnreported}}
+}
+
+func isUnreported(object client.Object) bool {
+	work, ok := object.(*workv1.ManifestWork)
+	return ok && !manifestbundle.IsReported(work)
 }
 
 // sameWork tells whether nothing has changed but the status, which the agent has written itself, and finalizers.
@@ -69,7 +74,8 @@ func (w *works) Prepare(event *cloudevents.Event, eventType cloudevents.Type, cl
 }
 
 // updateStatus writes what an agent says of a work that it has. An agent that has cleaned up a work that is being deleted says so by a
-// condition, and the hub lets go of the work. What is about an earlier generation than the present one is not worth writing.
+// condition, and the hub lets go of the work. What is about another generation than the present one is not worth writing: an agent that is
+// yet to hear of a restored hub speaks of a later one.
 func (w *works) updateStatus(ctx context.Context, sent *workv1.ManifestWork) error {
 	if err := w.Start(ctx); err != nil {
 		return apierrors.NewServiceUnavailable(err.Error())
@@ -82,7 +88,10 @@ func (w *works) updateStatus(ctx context.Context, sent *workv1.ManifestWork) err
 		if meta.IsStatusConditionTrue(sent.Status.Conditions, manifestbundle.ConditionDeleted) {
 			return w.release(ctx, work)
 		}
-		if sent.Generation < work.Generation {
+		if work, err = w.atLeast(ctx, work, sent.Generation); err != nil {
+			return err
+		}
+		if sent.UID != work.UID || sent.Generation != work.Generation {
 			return nil
 		}
 		if work.DeletionTimestamp == nil {
@@ -92,6 +101,15 @@ func (w *works) updateStatus(ctx context.Context, sent *workv1.ManifestWork) err
 		}
 		return w.patchStatus(ctx, work, sent.Status)
 	})
+}
+
+// atLeast returns the work as the API knows it if the cache has an earlier generation, of which it may be behind.
+func (w *works) atLeast(ctx context.Context, cached *workv1.ManifestWork, generation int64) (*workv1.ManifestWork, error) {
+	if cached.Generation >= generation {
+		return cached, nil
+	}
+	work := &workv1.ManifestWork{}
+	return work, w.Reader.Get(ctx, client.ObjectKeyFromObject(cached), work)
 }
 
 // release lets go of a work that is being deleted, by what the API knows: the cache may not have heard of the deletion yet.

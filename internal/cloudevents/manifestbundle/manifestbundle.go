@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,11 @@ type Status struct {
 	ManifestBundle *Spec                      `json:"manifestBundle,omitempty"`
 	Conditions     []metav1.Condition         `json:"conditions"`
 	ResourceStatus []workv1.ManifestCondition `json:"resourceStatus"`
+}
+
+// IsReported reports whether the status of a work is of its present generation.
+func IsReported(work *workv1.ManifestWork) bool {
+	return slices.ContainsFunc(work.Status.Conditions, func(c metav1.Condition) bool { return c.ObservedGeneration == work.Generation })
 }
 
 // EncodeSpec returns an event of now with the spec of a work, for the cluster whose namespace the work is in.

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -310,6 +311,66 @@ func TestAgentByGRPC(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// CE-05: an agent by gRPC that runs all the time has works as a restored hub has them, and applies what they are changed to there, under a
+// generation that it knows from before.
+func TestRestoreByGRPC(t *testing.T) {
+	t.Parallel()
+	const cluster = "restored-by-grpc"
+	h := startGRPCHub(t)
+	c := h.Client(t)
+	agent, _ := h.newAgent(t, cluster, "--workload-source-driver", "grpc")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, c, cluster)
+	env.AwaitAvailable(t, c, cluster)
+	work := configMapWork(cluster, "grpc-restored", "of the backup")
+	framework.Create(t, c, work)
+	awaitAppliedByGRPC(t, c, work)
+	file := filepath.Join(t.TempDir(), "hub.backup")
+	h.run(t, "backup", "--kubeconfig", h.Kubeconfig, file)
+	change := func(value string) {
+		t.Helper()
+		before := work.DeepCopy()
+		work.Spec = configMapWork(cluster, work.Name, value).Spec
+		if err := c.Patch(t.Context(), work, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("lost")
+	awaitAppliedByGRPC(t, c, work)
+
+	h.Kill()
+	if err := os.Rename(filepath.Join(h.Dir, "data"), filepath.Join(h.Dir, "lost")); err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "restore", "--controlplane-config-dir", h.Dir, file)
+	env.StartServer(t, h.Server)
+	c = h.Client(t)
+	awaitValue(t, work.Name, "of the backup")
+	lost := work.Generation
+	change("corrected")
+	if work.Generation != lost {
+		t.Errorf("the generation is %d, want %d", work.Generation, lost)
+	}
+	awaitValue(t, work.Name, "corrected")
+	awaitAppliedByGRPC(t, c, work)
+}
+
+// run runs a command of capstan-hub to its end.
+func (h *grpcHub) run(t *testing.T, args ...string) {
+	t.Helper()
+	program, err := env.Binary("capstan-hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Env = env.Environ()
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("capstan-hub %s: %v\n%s", args, err, output)
 	}
 }
 

@@ -68,7 +68,9 @@ type Options struct {
 // Controller reconciles ManifestWorks with what agents know of them. A request without a name is for the answer to an agent that has
 // requested what it does not know.
 type Controller struct {
-	client    client.Client
+	client client.Client
+	// reader reads from the API itself.
+	reader    client.Reader
 	transport Transport
 	clock     clock.PassiveClock
 	enqueued  chan event.GenericEvent
@@ -90,16 +92,16 @@ type version struct {
 	deleted    bool
 }
 
-// New returns a Controller that works through the client.
-func New(c client.Client, o Options) *Controller {
-	return &Controller{client: c, transport: o.Transport, clock: o.Clock, enqueued: make(chan event.GenericEvent),
+// New returns a Controller that works through the client. The reader reads from the API itself.
+func New(c client.Client, reader client.Reader, o Options) *Controller {
+	return &Controller{client: c, reader: reader, transport: o.Transport, clock: o.Clock, enqueued: make(chan event.GenericEvent),
 		sent: map[types.NamespacedName]version{}, reported: map[types.NamespacedName]*cloudevents.Event{},
 		resyncs: map[string]cloudevents.ResourceVersions{}}
 }
 
 // Register adds the controller to the manager, and has it run the transport.
 func Register(mgr ctrl.Manager, o Options) error {
-	c := New(mgr.GetClient(), o)
+	c := New(mgr.GetClient(), mgr.GetAPIReader(), o)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return o.Transport.Start(ctx, Handlers{Receive: c.receive, Connected: c.connected})
 	})); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -108,8 +109,8 @@ func (c *Controller) enqueue(ctx context.Context, key types.NamespacedName) {
 }
 
 // report writes the status that the agent has reported of the work. With the first one it puts the finalizer of agents on it, by which the
-// work waits for its removal from the cluster, and takes that off again when the agent says that it is done. A status of an older
-// generation says nothing of this one.
+// work waits for its removal from the cluster, and takes that off again when the agent says that it is done. A status of another generation
+// says nothing of this one.
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork) error {
 	key := client.ObjectKeyFromObject(work)
 	c.mu.Lock()
@@ -134,13 +135,19 @@ func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, recei
 	if err != nil {
 		return err
 	}
+	if reported.Generation > work.Generation { // the cache may be behind
+		work = &workv1.ManifestWork{}
+		if err := c.reader.Get(ctx, client.ObjectKeyFromObject(reported), work); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
 	deleting := !work.DeletionTimestamp.IsZero()
 	switch {
 	case reported.UID != work.UID:
 		return nil
 	case deleting && meta.IsStatusConditionTrue(reported.Status.Conditions, manifestbundle.ConditionDeleted):
 		return patch.RemoveFinalizer(ctx, c.client, work, fleet.FinalizerManifestWorkCleanup)
-	case reported.Generation < work.Generation:
+	case reported.Generation != work.Generation:
 		return nil
 	}
 	if !deleting && !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
@@ -203,14 +210,36 @@ func (c *Controller) sendChanged(ctx context.Context, cluster string, versions c
 	for i := range works.Items {
 		work := &works.Items[i]
 		there[work.UID] = true
-		if generation, known := has[work.UID]; known && generation == work.Generation && work.DeletionTimestamp.IsZero() {
-			continue
+		if generation, known := has[work.UID]; known {
+			if missed, err := c.isMissed(ctx, work, generation); err != nil {
+				return err
+			} else if !missed {
+				continue
+			}
 		}
 		if err := c.send(ctx, cloudevents.ResyncResponse, work); err != nil {
 			return err
 		}
 	}
 	return c.sendDeleted(ctx, cluster, versions, there)
+}
+
+// isMissed reports whether an agent lacks a work that it knows in a generation. If it has not reported on that, it may have another one of
+// the same number, from before a restore. If the generation is later than the present one, the API itself says whether that was restored:
+// the cache may be behind.
+func (c *Controller) isMissed(ctx context.Context, work *workv1.ManifestWork, known int64) (bool, error) {
+	switch {
+	case !work.DeletionTimestamp.IsZero(), known < work.Generation:
+		return true, nil
+	case known == work.Generation:
+		return !manifestbundle.IsReported(work), nil
+	}
+	present := &metav1.PartialObjectMetadata{}
+	present.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+	if err := c.reader.Get(ctx, client.ObjectKeyFromObject(work), present); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return present.UID == work.UID && present.Generation < known, nil
 }
 
 // sendDeleted sends what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the

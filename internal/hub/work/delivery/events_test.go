@@ -37,31 +37,80 @@ func (r *recorded) Send(_ context.Context, event *cloudevents.Event) error {
 	return err
 }
 
-// An agent that requests a resync gets the works that it does not know in their present generation, also in an earlier one, as a restored
-// backup has them, and then what has gone.
+// An agent that requests a resync gets the works that it does not know in their present generation, or has not reported on in that, and
+// then what has gone. A work that the API itself has in an earlier generation than the agent knows is from a backup, and sets the agent
+// back; one that the cache alone has so does not.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
-	scheme := runtime.NewScheme()
-	if err := workv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
-	for name, generation := range map[string]int64{"a-same": 3, "b-newer": 4, "c-restored": 2, "d-new": 1} {
-		builder.WithObjects(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, UID: types.UID(name),
-			Generation: generation}})
+	works := func(behind int64) (works []client.Object) {
+		for name, generation := range map[string]int64{"a-same": 3, "b-newer": 4, "c-restored": 2, "d-new": 1, "f-unreported": 3,
+			"g-behind": behind} {
+			work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, UID: types.UID(name), Generation: generation}}
+			if name != "f-unreported" {
+				work.Status.Conditions = []metav1.Condition{{Type: "Applied", ObservedGeneration: generation}}
+			}
+			works = append(works, work)
+		}
+		return works
 	}
 	transport := &recorded{}
-	c := New(builder.Build(), Options{Transport: transport, Clock: clock.RealClock{}})
-	for _, known := range []string{"a-same", "b-newer", "c-restored", "e-gone"} {
+	c := newController(t, transport, works(2)...)
+	c.reader = newController(t, transport, works(3)...).client
+	for _, known := range []string{"a-same", "b-newer", "c-restored", "e-gone", "f-unreported", "g-behind"} {
 		c.resyncs["c1"] = cloudevents.ResourceVersions{Versions: append(c.resyncs["c1"].Versions,
 			cloudevents.ResourceVersion{ResourceID: known, ResourceVersion: 3})}
 	}
 	if err := c.answer(t.Context(), "c1"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"resync_response b-newer", "resync_response c-restored", "resync_response d-new", "delete_request e-gone"}
+	want := []string{"resync_response b-newer", "resync_response c-restored", "resync_response d-new", "resync_response f-unreported",
+		"delete_request e-gone"}
 	if !slices.Equal(transport.sent, want) {
 		t.Errorf("sent %q, want %q", transport.sent, want)
+	}
+}
+
+// A status of another generation than the present one says nothing of that: a later one is from before a restore, unless the API has it,
+// and the cache is behind.
+func TestStatusesOfOtherGenerations(t *testing.T) {
+	t.Parallel()
+	of := func(generation int64) *workv1.ManifestWork {
+		work := workOfC1()
+		work.Generation = generation
+		return work
+	}
+	for name, test := range map[string]struct {
+		present, cached, reported int64
+		want                      bool
+	}{
+		"the present one":                  {present: 3, cached: 3, reported: 3, want: true},
+		"an earlier one":                   {present: 3, cached: 3, reported: 2},
+		"one from before a restore":        {present: 3, cached: 3, reported: 4},
+		"one that is not in the cache yet": {present: 4, cached: 3, reported: 4, want: true},
+	} {
+		c := newController(t, &recorded{}, of(test.present))
+		reported := of(test.reported)
+		reported.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue}}
+		event, err := manifestbundle.EncodeStatus("agent", cloudevents.Update, reported, "1", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached := of(test.cached)
+		if test.cached == test.present {
+			if err := c.client.Get(t.Context(), workRequest.NamespacedName, cached); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.write(t.Context(), cached, event); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		work := &workv1.ManifestWork{}
+		if err := c.client.Get(t.Context(), workRequest.NamespacedName, work); err != nil {
+			t.Fatal(err)
+		}
+		if written := len(work.Status.Conditions) > 0; written != test.want {
+			t.Errorf("%s: written: %t", name, written)
+		}
 	}
 }
 
@@ -82,7 +131,7 @@ func TestWorksAreNotCopied(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
-	c := New(api, Options{Transport: &recorded{}, Clock: clock.RealClock{}})
+	c := New(api, api, Options{Transport: &recorded{}, Clock: clock.RealClock{}})
 	c.connected(t.Context())
 	if err := c.sendChanged(t.Context(), "c1", cloudevents.ResourceVersions{}); err != nil || lists != 2 {
 		t.Errorf("%d lists, %v", lists, err)
@@ -176,7 +225,7 @@ func newController(t *testing.T, transport Transport, objects ...client.Object) 
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&workv1.ManifestWork{}).Build()
-	return New(c, Options{Transport: transport, Clock: clock.RealClock{}})
+	return New(c, c, Options{Transport: transport, Clock: clock.RealClock{}})
 }
 
 func cluster(cutOff bool) *clusterv1.ManagedCluster {
