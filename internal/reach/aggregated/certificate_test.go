@@ -141,7 +141,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// CG-01: of two processes that renew the certificate at the same time one does, and what it shows is verified all the time.
+// CG-01, CP-03: of two processes that renew the certificate at the same time one does, and what it shows is verified all the time.
 func TestCertificateIsRenewedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
@@ -169,7 +169,7 @@ func TestCertificateIsRenewedOnce(t *testing.T) {
 	}
 }
 
-// CG-01: a certificate whose process has stored it and then ended is taken over by the others, once the API server verifies it, too.
+// CG-01, CP-03: a certificate whose process has stored it and then ended is taken over by the others, once the API server verifies it, too.
 func TestCertificateThatIsOnlyStored(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
