@@ -21,8 +21,8 @@ type sharingFields struct {
 }
 
 // Decode implements runtime.Decoder.
-func (s sharingFields) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind,
-	error) {
+func (s sharingFields) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
 	object, kind, err := s.Codec.Decode(data, defaults, into)
 	if custom, is := object.(*unstructured.Unstructured); is && err == nil {
 		s.trees.share(custom)

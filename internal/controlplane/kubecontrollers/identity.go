@@ -30,7 +30,8 @@ func (c *Controllers) selected(client kubernetes.Interface, namespace string, se
 }
 
 // listed is a factory of informers that see only the objects that options of lists choose.
-func (c *Controllers) listed(client kubernetes.Interface, namespace string, choose func(*metav1.ListOptions)) informers.SharedInformerFactory {
+func (c *Controllers) listed(client kubernetes.Interface, namespace string,
+	choose func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, informerResync,
 		informers.WithTransform(dropManagedFields),
 		informers.WithNamespace(namespace),

@@ -291,13 +291,13 @@ func TestFailuresHavePauses(t *testing.T) {
 				mend := fail(t, storage.memory, s.options.Dir)
 				before := storage.loads
 				storage.storeAgain(t)
-				time.Sleep(attempts * retryInterval)
+				<-time.After(attempts * retryInterval)
 				synctest.Wait()
 				if tried := storage.loads - before; tried < attempts || tried > attempts+1 {
 					t.Errorf("%d attempts in %d minutes", tried, attempts)
 				}
 				mend()
-				time.Sleep(retryInterval)
+				<-time.After(retryInterval)
 				synctest.Wait()
 				if s.version.Content != storage.stores() {
 					t.Errorf("it has version %d, and stored is %d", s.version.Content, storage.stores())

@@ -49,7 +49,7 @@ func newRights(api authorizer.UnconditionalAuthorizer) *rights {
 
 // handler passes requests on, and ends long-running ones of users with their right.
 func (r *rights) handler(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { //nolint:contextcheck // that of a right ends requests, too
 		info, _ := request.RequestInfoFrom(req.Context())
 		if info == nil || !isLongRunningOfUser(info) {
 			next.ServeHTTP(w, req)

@@ -294,7 +294,7 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 		FlushInterval:  -1,
 		ModifyResponse: f.cleanAnswer,
 		ErrorHandler: func(_ http.ResponseWriter, failed *http.Request, err error) {
-			if errors.Is(context.Cause(r.Context()), context.Canceled) {
+			if errors.Is(context.Cause(r.Context()), context.Canceled) { //nolint:contextcheck // that of the cluster may have ended alone
 				return // the client has left; what ends a request that is still waited for has another cause
 			}
 			failure := f.failure(failed.Context(), err)

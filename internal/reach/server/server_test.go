@@ -195,7 +195,7 @@ func TestNamesThatHeadersChange(t *testing.T) {
 		fmt.Fprint(w, who.Name, " ", err)
 	}))
 	for name, want := range map[string]int{
-		"alice": http.StatusOK, "alice ": http.StatusForbidden, "\talice": http.StatusForbidden, "al\nice": http.StatusForbidden,
+		"alice": http.StatusOK, "alice\x20": http.StatusForbidden, "\talice": http.StatusForbidden, "al\nice": http.StatusForbidden,
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, clusterPath+"c1/proxy/version", http.NoBody)
 		r.Header.Set("From", name)
