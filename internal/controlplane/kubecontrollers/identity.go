@@ -26,16 +26,10 @@ const signingWorkers = 6
 
 // selected is a factory of informers that see only the objects a selector matches.
 func (c *Controllers) selected(client kubernetes.Interface, namespace string, selector fields.Selector) informers.SharedInformerFactory {
-	return c.listed(client, namespace, func(o *metav1.ListOptions) { o.FieldSelector = selector.String() })
-}
-
-// listed is a factory of informers that see only the objects that options of lists choose.
-func (c *Controllers) listed(client kubernetes.Interface, namespace string,
-	choose func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, informerResync,
 		informers.WithTransform(dropManagedFields),
 		informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(choose))
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector.String() }))
 	c.narrow = append(c.narrow, factory)
 	return factory
 }

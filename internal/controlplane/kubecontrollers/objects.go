@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	pluginvalidating "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
@@ -18,8 +17,6 @@ import (
 	"k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus"
 	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
 	quotainstall "k8s.io/kubernetes/pkg/quota/v1/install"
-
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 const (
@@ -77,15 +74,13 @@ func (c *Controllers) objectInformers() objectInformers {
 	return objectInformers{typed: c.informers, metadata: c.metadata}
 }
 
-// addClusterRoleAggregation fills ClusterRoles from the ones their selectors match. The controller goes through all roles whenever one
-// changes, so it does not see those of managed clusters, of which there is one for each and none is part of another.
+// addClusterRoleAggregation fills ClusterRoles from the ones their selectors match.
 func (c *Controllers) addClusterRoleAggregation(context.Context) error {
 	client, err := c.client("clusterrole-aggregation-controller")
 	if err != nil {
 		return err
 	}
-	roles := c.listed(client, metav1.NamespaceAll, func(o *metav1.ListOptions) { o.LabelSelector = "!" + fleet.LabelClusterName })
-	controller := clusterroleaggregation.NewClusterRoleAggregation(roles.Rbac().V1().ClusterRoles(), client.RbacV1())
+	controller := clusterroleaggregation.NewClusterRoleAggregation(c.informers.Rbac().V1().ClusterRoles(), client.RbacV1())
 	c.Add(func(ctx context.Context) { controller.Run(ctx, 2) })
 	return nil
 }
