@@ -139,9 +139,11 @@ func TestStorageIsMissing(t *testing.T) {
 func TestPrefixIsAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, newHub(t, dir, nil).stop())
-	err := refusal(t, dir, func(o *Options) { o.Config.Etcd.Prefix = "/other" })
-	says(t, err, "etcd.prefix in "+filepath.Join(dir, ocmconfig.FileName)+" is /other", "such as /registry/")
+	must(t, newHub(t, dir, func(o *Options) { o.Config.Etcd.Prefix = "/registry/prod" }).stop())
+	for _, prefix := range []string{"/other", "/registry", "/registry/prod/more"} {
+		err := refusal(t, dir, func(o *Options) { o.Config.Etcd.Prefix = prefix })
+		says(t, err, "etcd.prefix in "+filepath.Join(dir, ocmconfig.FileName)+" is "+prefix, "set etcd.prefix to /registry/prod,")
+	}
 }
 
 // A hub starts without a storage if it has had none: at its first start, also after one that was killed.

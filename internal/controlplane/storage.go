@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/klog/v2"
@@ -122,29 +123,28 @@ func (o *Options) findMember(dir string) error {
 
 // findObjects fails if an embedded etcd has objects, and none below the prefix: as without a storage, the hub would be without them.
 func (o *Options) findObjects(ctx context.Context, client *clientv3.Client) error {
-	own, err := firstKey(ctx, client, o.Config.Etcd.Prefix+"/")
-	if err != nil || own != "" {
-		return err
+	own, err := client.Get(ctx, o.Config.Etcd.Prefix+everyHubHas, clientv3.WithCountOnly())
+	if err != nil {
+		return fmt.Errorf("look for the objects of the hub: %w", err)
 	}
-	other, err := firstKey(ctx, client, "/")
-	if err != nil || other == "" {
-		return err
+	if own.Count > 0 {
+		return nil
 	}
-	return fmt.Errorf("etcd.prefix in %s is %s, but the storage of this hub has its objects elsewhere, such as %s; set etcd.prefix to what "+
-		"is before their group or resource, or start another hub in another dataDirectory", o.Config.File, o.Config.Etcd.Prefix, other)
+	all, err := client.Get(ctx, "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return fmt.Errorf("look for the objects of the hub: %w", err)
+	}
+	for _, kv := range all.Kvs {
+		if prefix, isOfHub := strings.CutSuffix(string(kv.Key), everyHubHas); isOfHub {
+			return fmt.Errorf("etcd.prefix in %s is %s, but the storage of this hub has its objects below %s; set etcd.prefix to %[3]s, or start "+
+				"another hub in another dataDirectory", o.Config.File, o.Config.Etcd.Prefix, prefix)
+		}
+	}
+	return nil
 }
 
-// firstKey is the first one with a prefix in an etcd; empty if it has none.
-func firstKey(ctx context.Context, client *clientv3.Client, prefix string) (string, error) {
-	found, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
-	if err != nil {
-		return "", fmt.Errorf("look for the objects of the hub: %w", err)
-	}
-	if len(found.Kvs) == 0 {
-		return "", nil
-	}
-	return string(found.Kvs[0].Key), nil
-}
+// everyHubHas is the end of a key that the storage of each hub has from its first start on.
+const everyHubHas = "/namespaces/" + metav1.NamespaceSystem
 
 // EtcdDirectory is where the embedded etcd has its data: the folder of EtcdOptions.Directory, or else one in the data directory.
 func EtcdDirectory(dataDirectory, directory string) string {
