@@ -9,8 +9,12 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// rememberedTrees is how many trees of managed fields are looked for among those that come.
-const rememberedTrees = 4096
+// rememberedTrees is how many trees of managed fields are looked for among those that come, and largestTree how many fields each of them
+// has at most: a client may write larger ones, each another, which would be kept.
+const (
+	rememberedTrees = 4096
+	largestTree     = 1000
+)
 
 // sharingFields is the codec of a watch cache. The objects that it decodes share the trees of their managed fields, which are read and
 // never changed. In custom resources these are maps of maps, larger than the rest of a ManagedCluster, and the same in thousands of them
@@ -53,7 +57,10 @@ func (t *fieldTrees) share(object *unstructured.Unstructured) {
 }
 
 func (t *fieldTrees) shared(tree map[string]any) map[string]any {
-	hash := t.hash(tree)
+	hash, fields := t.hash(tree)
+	if fields > largestTree {
+		return tree
+	}
 	if known, found := t.recent.Get(hash); found {
 		if known, _ := known.(map[string]any); equalTrees(known, tree) {
 			return known
@@ -63,17 +70,19 @@ func (t *fieldTrees) shared(tree map[string]any) map[string]any {
 	return tree
 }
 
-// hash is that of a tree, in whichever order its fields come.
-func (t *fieldTrees) hash(tree map[string]any) (sum uint64) {
+// hash is that of a tree, in whichever order its fields come, and says how many these are.
+func (t *fieldTrees) hash(tree map[string]any) (sum uint64, fields int) {
 	type field struct {
 		name  string
 		below uint64
 	}
 	for name, value := range tree {
 		below, _ := value.(map[string]any)
-		sum += maphash.Comparable(t.seed, field{name, t.hash(below)})
+		hash, more := t.hash(below)
+		sum += maphash.Comparable(t.seed, field{name, hash})
+		fields += 1 + more
 	}
-	return sum
+	return sum, fields
 }
 
 // equalTrees reports whether two trees have the same fields, and nothing but fields.

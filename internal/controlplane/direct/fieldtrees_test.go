@@ -3,6 +3,7 @@ package direct
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +35,8 @@ func TestManagedFieldsAreShared(t *testing.T) {
 		"both with a value":   {withValue, withValue, false},
 		"empty":               {`{}`, `{}`, true},
 		"of no object":        {`[]`, `[]`, false},
+		"large":               {withFields(largestTree), withFields(largestTree), true},
+		"too large":           {withFields(largestTree + 1), withFields(largestTree + 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +60,8 @@ func TestTreesOfOneHash(t *testing.T) {
 	t.Parallel()
 	trees := newFieldTrees()
 	object := managed(t, twoFields)
-	trees.recent.Add(trees.hash(treeOf(object).(map[string]any)), treeOf(managed(t, otherNames)))
+	hash, _ := trees.hash(treeOf(object).(map[string]any))
+	trees.recent.Add(hash, treeOf(managed(t, otherNames)))
 	trees.share(object)
 	if !reflect.DeepEqual(object, managed(t, twoFields)) {
 		t.Errorf("the fields are %v", object)
@@ -74,6 +78,9 @@ func managed(t *testing.T, fields string) *unstructured.Unstructured {
 	}
 	return object
 }
+
+// withFields is a tree of so many fields, one below the other.
+func withFields(n int) string { return strings.Repeat(`{"f:a":`, n) + "{}" + strings.Repeat("}", n) }
 
 func treeOf(object *unstructured.Unstructured) any {
 	entries, _, _ := unstructured.NestedFieldNoCopy(object.Object, "metadata", "managedFields")
