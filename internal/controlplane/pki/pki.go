@@ -123,8 +123,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if err := s.checkEnded(); err != nil {
-		return nil, err
+	if options.Storage == nil { // which has what a folder lacks
+		if err := s.checkEnded(); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := s.Renew(ctx); err != nil {
 		return nil, err
