@@ -67,6 +67,8 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
+	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
+	defer context.AfterFunc(ctx, func() { _ = os.RemoveAll(staging) })()
 	description, err := Extract(ctx, r, staging, to.Progress)
 	if err != nil {
 		return nil, err
