@@ -288,8 +288,12 @@ func (f *userServerFlags) validateURL(o *aggregated.Options, access []featuregat
 	return nil
 }
 
-// isFor reports whether clients take a certificate for the hosts as one for this host: a wildcard stands for one label of a name.
+// isFor reports whether clients take a certificate for the hosts as one for this host: a wildcard stands for one label of a name. It is
+// also one for the Service of the APIService, whose name is not known yet.
 func (f *userServerFlags) isFor(host string) bool {
+	if strings.HasSuffix(host, ".svc") {
+		return true
+	}
 	certificate := &x509.Certificate{}
 	for _, host := range f.hosts {
 		if ip := net.ParseIP(host); ip != nil {

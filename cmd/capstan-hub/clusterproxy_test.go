@@ -107,6 +107,7 @@ func TestUserServerURL(t *testing.T) {
 		"another address":           {url: "https://192.0.2.2:9092", hosts: hosts},
 		"an address of IPv6":        {url: "https://[2001:db8:0::1]:9092", hosts: hosts, valid: true},
 		"no host":                   {url: "https://proxy.example.com:9092"},
+		"the Service":               {url: "https://cluster-proxy.example.svc:9092", valid: true},
 		"a certificate from a file": {url: "https://proxy.example.com:9092", certFile: "tls.crt", valid: true},
 	} {
 		options := aggregated.NewOptions()
