@@ -243,11 +243,11 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 	for _, version := range versions {
 		at, has := unknown[string(version.UID)]
 		switch {
-		case !has || version.Deleting || version.Unreported || at < version.Version:
-			changed = append(changed, version.Ref)
-		case at > version.Version:
+		case has && !version.Deleting && at > version.Version:
 			ahead[version.UID] = version.Ref
 			continue
+		case !has || version.Deleting || version.Unreported || at < version.Version:
+			changed = append(changed, version.Ref)
 		}
 		delete(unknown, string(version.UID))
 	}

@@ -387,13 +387,13 @@ func TestResync(t *testing.T) {
 	of := func(uid string, version int64) broker.Version {
 		return broker.Version{Ref: broker.Ref{Namespace: "c1", Name: uid, UID: types.UID(uid)}, Version: version}
 	}
-	deleting, unreported := of("deleting", 3), of("unreported", 3)
-	deleting.Deleting, unreported.Unreported = true, true
-	s.works.versions["c1"] = []broker.Version{of("same", 3), of("newer", 4), of("restored", 2), of("behind", 2), deleting, unreported,
+	deleting, unreported, late := of("deleting", 3), of("unreported", 3), of("late", 2)
+	deleting.Deleting, unreported.Unreported, late.Unreported = true, true, true
+	s.works.versions["c1"] = []broker.Version{of("same", 3), of("newer", 4), of("restored", 2), of("behind", 2), late, deleting, unreported,
 		of("new", 1)}
-	s.works.existing = map[types.UID]int64{"unheard": 1, "restored": 2, "behind": 3}
+	s.works.existing = map[types.UID]int64{"unheard": 1, "restored": 2, "behind": 3, "late": 3}
 	known := cloudevents.ResourceVersions{}
-	for _, uid := range []string{"same", "newer", "restored", "behind", "deleting", "unreported", "unheard", "gone"} {
+	for _, uid := range []string{"same", "newer", "restored", "behind", "late", "deleting", "unreported", "unheard", "gone"} {
 		known.Versions = append(known.Versions, cloudevents.ResourceVersion{ResourceID: uid, ResourceVersion: 3})
 	}
 	if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); !apierrors.IsServiceUnavailable(cloudevents.APIError(err)) {
