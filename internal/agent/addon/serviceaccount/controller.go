@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -274,9 +275,6 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 // ensureAccount returns the service account on the managed cluster, and makes it, and its namespace, where there is none.
 func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (account *corev1.ServiceAccount, err error) {
-	if err := c.markNamespace(ctx, namespace); err != nil {
-		return nil, err
-	}
 	account = &corev1.ServiceAccount{}
 	key := client.ObjectKey{Namespace: namespace, Name: owner.Name}
 	err = c.managed.Get(ctx, key, account)
@@ -307,6 +305,9 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 		}
 		return c.createAccount(ctx, key, owner)
 	}
+	if err := c.markNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
 	if !c.isOwn(account) {
 		return account, c.takeOver(ctx, account, owner)
 	}
@@ -314,12 +315,19 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 }
 
 // takeOver marks a service account that nobody has marked, such as one that the agent of Open Cluster Management has made: from then on,
-// agents for other hubs leave it alone, and this one removes it. Of two that take it over at once, one has a conflict.
+// agents for other hubs leave it alone, and this one removes it. Of two that take it over at once, one has a conflict. Without the right to
+// change it, its tokens are kept up to date all the same, and nobody removes it.
 func (c *Controller) takeOver(ctx context.Context, account *corev1.ServiceAccount, owner *authenticationv1beta1.ManagedServiceAccount,
 ) error {
 	before := account.DeepCopy()
 	c.mark(account, owner)
-	if _, err := patch.Object(ctx, c.managed, account, before); err != nil {
+	_, err := patch.Object(ctx, c.managed, account, before)
+	if apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("The service account stays when the add-on goes: the agent may not mark it as its own", "serviceAccount",
+			client.ObjectKeyFromObject(account), "reason", err.Error())
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("take over a service account on the managed cluster: %w", err)
 	}
 	return nil
@@ -336,19 +344,12 @@ func (c *Controller) mark(account *corev1.ServiceAccount, owner *authenticationv
 
 func (c *Controller) createAccount(ctx context.Context, key client.ObjectKey, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (*corev1.ServiceAccount, error) {
-	create := func() (*corev1.ServiceAccount, error) {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		c.mark(account, owner)
-		return account, c.managed.Create(ctx, account)
+	if err := c.markNamespace(ctx, key.Namespace); err != nil {
+		return nil, err
 	}
-	account, err := create()
-	if apierrors.IsNotFound(err) {
-		if err := c.createNamespace(ctx, key.Namespace); err != nil {
-			return nil, err
-		}
-		account, err = create()
-	}
-	if err != nil {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	c.mark(account, owner)
+	if err := c.managed.Create(ctx, account); err != nil {
 		return nil, fmt.Errorf("create service account %s on the managed cluster: %w", key, err)
 	}
 	return account, nil

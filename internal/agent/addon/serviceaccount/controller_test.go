@@ -245,6 +245,45 @@ func TestNamespaceIsMade(t *testing.T) {
 	}
 }
 
+// MS-02: a namespace that is gone, with the rights that the agent had there, is not made again.
+func TestNamespaceIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, account := o.(*corev1.ServiceAccount); account {
+				return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), key.Name, nil)
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+	}).Build()
+	if err := ensureFor(t.Context(), agentOf(managed, "one", "a"), place, "ci"); !apierrors.IsForbidden(err) {
+		t.Errorf("without rights: %v", err)
+	}
+	if err := managed.Get(t.Context(), client.ObjectKey{Name: place}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace is there: %v", err)
+	}
+}
+
+// MS-02: an account that the agent may not mark is used, and nobody removes it.
+func TestAccountThatMayNotBeMarked(t *testing.T) {
+	t.Parallel()
+	managed := interceptor.NewClient(unmarkedAccount(), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, change client.Patch, options ...client.PatchOption) error {
+			if _, account := o.(*corev1.ServiceAccount); account {
+				return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), o.GetName(), nil)
+			}
+			return c.Patch(ctx, o, change, options...)
+		},
+	})
+	agent := agentOf(managed, "one", "a")
+	if err := errors.Join(ensure(t.Context(), agent), removeAll(t.Context(), agent)); err != nil {
+		t.Error(err)
+	}
+	if isGone(t, managed, place) {
+		t.Error("the account is gone")
+	}
+}
+
 // MS-04: what an agent may not remove any more is reported, and removed once it may. Where it may not list accounts and has made none,
 // nothing is to be removed.
 func TestRightsAreTakenAway(t *testing.T) {
