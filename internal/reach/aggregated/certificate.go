@@ -134,12 +134,9 @@ func (c *certificate) renew(ctx context.Context) error {
 	missing := err != nil
 	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
 	if missing || !c.good(chain, key, host) {
-		if chain, key, err = c.replace(ctx, secret, missing, namespace, host); err != nil {
+		if chain, key, err = c.replace(ctx, api, secret, missing, namespace, host); err != nil {
 			return err
 		}
-	}
-	if missing {
-		api.Spec.CABundle = nil // who deletes the Secret does not trust what was in it any more
 	}
 	if err := c.haveVerified(ctx, api, chain); err != nil {
 		return err
@@ -189,8 +186,9 @@ func (c *certificate) good(chain, key []byte, host string) bool {
 	return c.clock.Now().Before(due) && isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
 }
 
-// replace makes a certificate and stores it. Of several processes that do so at the same time, one does not fail.
-func (c *certificate) replace(ctx context.Context, old *corev1.Secret, missing bool,
+// replace makes a certificate and stores it. Of several processes that do so at the same time, one does not fail. Who deletes the Secret
+// does not trust what was in it any more: before there is another one, clients verify the new certificate alone.
+func (c *certificate) replace(ctx context.Context, api *apiregistrationv1.APIService, old *corev1.Secret, missing bool,
 	namespace, host string) (chain, key []byte, err error) {
 	options := certutil.SelfSignedCertKeyOptions{Host: host, MaxAge: validity}
 	for _, host := range c.hosts {
@@ -208,6 +206,10 @@ func (c *certificate) replace(ctx context.Context, old *corev1.Secret, missing b
 		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key}}
 	secrets := c.client.CoreV1().Secrets(namespace)
 	if missing {
+		api.Spec.CABundle = nil
+		if err := c.haveVerified(ctx, api, chain); err != nil {
+			return nil, nil, err
+		}
 		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
 	} else {
 		secret.ResourceVersion = old.ResourceVersion

@@ -191,11 +191,31 @@ func TestCertificateThatIsOnlyStored(t *testing.T) {
 	if trusted := f.trusted(t); bytes.Equal(renewed, old) || !bytes.HasPrefix(trusted, renewed) || !bytes.Contains(trusted, old) {
 		t.Error("the API server does not accept both")
 	}
-	if err := f.client.CoreV1().Secrets("ns").Delete(t.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if chain := f.renewed(t, first); !bytes.Equal(f.trusted(t), chain) {
-		t.Error("what was in a Secret that is deleted is trusted")
+}
+
+// CG-01: what was in a Secret that somebody deletes is not trusted any more, also if the next one cannot be made at once.
+func TestCertificateOfADeletedSecret(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []string{"none", "apiservices", "secrets"} {
+		t.Run(fails, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture()
+			old := f.renewed(t, f.replica())
+			if err := f.client.CoreV1().Secrets("ns").Delete(t.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			failing := f.replica()
+			f.through(failing, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				return action.GetResource().Resource == fails, nil, errors.New("refused")
+			})
+			if err := failing.renew(t.Context()); (err == nil) != (fails == "none") {
+				t.Errorf("%v", err)
+			}
+			chain := f.renewed(t, f.replica())
+			if trusted := f.trusted(t); !bytes.HasPrefix(trusted, chain) || bytes.Contains(trusted, old) {
+				t.Error("the API server does not accept the new certificate, or still the old one")
+			}
+		})
 	}
 }
 
