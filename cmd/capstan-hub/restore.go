@@ -161,8 +161,6 @@ func checkBackup(ctx context.Context, out io.Writer, file string, passphrase pas
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
-	defer context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })()
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()

@@ -67,8 +67,6 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
-	defer context.AfterFunc(ctx, func() { _ = os.RemoveAll(staging) })()
 	description, err := Extract(ctx, r, staging, to.Progress)
 	if err != nil {
 		return nil, err
@@ -214,15 +212,21 @@ func isEmpty(folder string) error {
 	return nil
 }
 
-// Extract checks a backup, and puts its files below a folder, unless ctx ends first.
+// Extract checks a backup, and puts its files below a folder, which it removes if ctx ends first.
 func Extract(ctx context.Context, r io.Reader, dir string, progress *Progress) (*Description, error) {
-	return Read(ctx, r, progress, func(name string, content io.Reader) error {
+	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
+	stop := context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
+	description, err := Read(ctx, r, progress, func(name string, content io.Reader) error {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(path.Dir(file), 0o700); err != nil {
 			return err
 		}
 		return writeFile(file, content)
 	})
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	return description, err
 }
 
 func writeFile(file string, content io.Reader) error {
