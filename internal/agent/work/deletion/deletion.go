@@ -16,6 +16,7 @@
 //  1. A work is deleted on the hub, where its finalizer keeps it. Package apply calls DeleteApplied.
 //  2. DeleteApplied releases the objects that the delete option orphans (release.go), has the AppliedManifestWork say by which
 //     propagation policy the others are deleted, and deletes it; its finalizer keeps it, too. An eviction deletes it as it is.
+//     A delete option that changes later has it release objects, or change the policy, while the AppliedManifestWork is being deleted.
 //  3. Finalizer deletes the objects that the AppliedManifestWork owns, many at a time: definitions after all others, and then namespaces
 //     (remove.go). An object that other works own as well only loses one owner.
 //  4. While objects do not go, Finalizer says what they wait for (delay.go). When all have gone, it removes the finalizer of the

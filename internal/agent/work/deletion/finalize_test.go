@@ -330,3 +330,49 @@ func TestReleaseOfWhatWasToGo(t *testing.T) {
 		}
 	})
 }
+
+// WK-12: a delete option that changes while something holds the objects of a deleted work has what it orphans let go of, and the
+// AppliedManifestWork does not wait for that any more.
+func TestOrphanDuringDeletion(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		option *workv1.DeleteOption
+		owned  int
+	}{
+		"no option":  {nil, 2},
+		"Foreground": {&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeForeground}, 2},
+		"Orphan":     {&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}, 0},
+		"SelectivelyOrphan": {&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{
+				{Resource: "configmaps", Namespace: "default", Name: "cm-0"}}}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 2)
+				b.track()
+				b.pass() // the objects are requested to go, and stay
+				amw := &workv1.AppliedManifestWork{}
+				if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+					t.Fatal(err)
+				}
+				work := &workv1.ManifestWork{}
+				work.Spec.DeleteOption = test.option
+				fresh := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+				if err := b.Applied.DeleteApplied(t.Context(), b.client, work, amw, fresh); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				b.pass()
+				if released := b.requests()["patch"]; released != 2-test.owned {
+					t.Errorf("%d objects were released, want %d", released, 2-test.owned)
+				}
+				switch err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); {
+				case test.owned == 0 && !apierrors.IsNotFound(err):
+					t.Errorf("the AppliedManifestWork waits for what it does not own: %v", err)
+				case test.owned > 0 && (err != nil || len(amw.Status.AppliedResources) != test.owned):
+					t.Errorf("it lists %v (%v), want %d objects", amw.Status.AppliedResources, err, test.owned)
+				}
+			})
+		})
+	}
+}

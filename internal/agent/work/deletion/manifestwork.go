@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,19 +19,13 @@ import (
 )
 
 // DeleteApplied deletes the AppliedManifestWork of a work that is being deleted, by the delete option as it is now, which may be newer than
-// the last pass: fresh is the AppliedManifestWork that a pass would make now, with what amw names. If it is being deleted already, only its
-// propagation policy may change.
+// the last pass: fresh is the AppliedManifestWork that a pass would make now, with what amw names. If it is being deleted already, objects
+// that the option orphans now are released, too, and its propagation policy may change.
 func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work *workv1.ManifestWork,
 	amw, fresh *workv1.AppliedManifestWork) error {
-	if !amw.DeletionTimestamp.IsZero() {
-		return dropForeground(ctx, managed, work, amw, fresh)
-	}
 	owned, orphans, err := divide(managed.RESTMapper(), work, amw)
 	if err != nil {
 		return err
-	}
-	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
-		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
 	}
 	if len(orphans) > 0 {
 		remaining, releaseErr := c.release(ctx, amw, orphans)
@@ -39,6 +34,12 @@ func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work
 			return err
 		}
 		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
+	}
+	if !amw.DeletionTimestamp.IsZero() {
+		return describeDeleting(ctx, managed, work, amw, fresh)
+	}
+	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
+		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
 	}
 	if err := appliedmanifestwork.Describe(ctx, managed, amw, fresh); err != nil {
 		return err
@@ -64,19 +65,31 @@ func divide(mapper meta.RESTMapper, work *workv1.ManifestWork, amw *workv1.Appli
 	return owned, orphans, nil
 }
 
-// dropForeground has objects that wait for their dependents deleted at once if the work does not request that any more.
-func dropForeground(ctx context.Context, managed client.Client, work *workv1.ManifestWork, amw, fresh *workv1.AppliedManifestWork) error {
-	const key = fleet.AnnotationPropagationPolicy
-	before, now := amw.Annotations[key], fresh.Annotations[key]
-	if lacksSpec(work) || before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
+// describeDeleting has an AppliedManifestWork that is being deleted name no objects any more if the status lists all of them, and say by
+// which propagation policy they go if that has changed.
+func describeDeleting(ctx context.Context, managed client.Client, work *workv1.ManifestWork, amw, fresh *workv1.AppliedManifestWork) error {
+	changed := amw.DeepCopy()
+	if _, named := fresh.Annotations[fleet.AnnotationManifests]; !named {
+		delete(changed.Annotations, fleet.AnnotationManifests)
+	}
+	if !lacksSpec(work) {
+		dropForeground(changed, fresh)
+	}
+	if maps.Equal(changed.Annotations, amw.Annotations) {
 		return nil
 	}
-	changed := amw.DeepCopy()
-	changed.Annotations[key] = cmp.Or(now, string(metav1.DeletePropagationBackground))
 	if err := managed.Patch(ctx, changed, client.MergeFrom(amw)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("change the propagation policy of AppliedManifestWork %s: %w", amw.Name, err)
+		return fmt.Errorf("change the annotations of AppliedManifestWork %s: %w", amw.Name, err)
 	}
 	return nil
+}
+
+// dropForeground has objects that wait for their dependents deleted at once if the work does not request that any more.
+func dropForeground(amw, fresh *workv1.AppliedManifestWork) {
+	const key = fleet.AnnotationPropagationPolicy
+	if before, now := amw.Annotations[key], fresh.Annotations[key]; before != "" && before != now {
+		amw.Annotations[key] = cmp.Or(now, string(metav1.DeletePropagationBackground))
+	}
 }
 
 // lacksSpec reports whether nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent
