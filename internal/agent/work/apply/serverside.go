@@ -60,14 +60,14 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 		func() (*unstructured.Unstructured, error) { return s.update(ctx, t, live) })
 }
 
-// create applies the whole manifest, and gives up the fields to ignore then.
+// create applies the whole manifest, and gives up the fields to ignore then: not after a dry run, which has made no object.
 func (s *serverSide) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := s.apply(ctx, s.full)
 	if err != nil {
 		return nil, err
 	}
 	t.uid = live.GetUID()
-	if s.ignoresAny {
+	if s.ignoresAny && len(s.dryRun) == 0 {
 		if live, err = s.applyTo(ctx, live); err != nil {
 			return nil, err
 		}

@@ -186,6 +186,29 @@ func TestDeletedWhileApplied(t *testing.T) {
 	}
 }
 
+// W12: a dry run of a manifest whose object does not exist shows what would be made, with the fields that are ignored afterwards.
+func TestDryRunOfMissing(t *testing.T) {
+	t.Parallel()
+	for _, condition := range []workv1.IgnoreFieldsCondition{workv1.IgnoreFieldsConditionOnSpokePresent,
+		workv1.IgnoreFieldsConditionOnSpokeChange} {
+		t.Run(string(condition), func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{}
+			objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+			objects.PrependReactor("*", widgets.Resource, server.serve)
+			spec := map[string]any{"replicas": int64(2), "color": "red"}
+			w := &writer{resource: objects.Resource(widgets), dryRun: []string{metav1.DryRunAll}}
+			tried, err := w.serverSideApply(t.Context(), appliesServerSide("a", condition, widgetOf(spec), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(spec, tried.Object["spec"]); diff != "" || server.live != nil {
+				t.Errorf("made %v; spec (-want +got):\n%s", server.live, diff)
+			}
+		})
+	}
+}
+
 // That others own fields is no reason to read an object again and to start anew.
 func TestIsOutdated(t *testing.T) {
 	t.Parallel()
