@@ -35,6 +35,7 @@ func jobWork(image string) *workv1.ManifestWork {
 }
 
 // WK-17: a Job that has ended is not made again when it is missing, also by an agent that has just started; one with another template is.
+// One that is still there is applied.
 func TestJobRunsOnce(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -48,18 +49,30 @@ func TestJobRunsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		image string
-		ended bool
-		made  bool
+		image    string
+		ended    bool
+		exists   bool
+		strategy workv1.UpdateStrategyType
+		made     bool
 	}{
-		"it has not ended":     {"a", false, true},
-		"it has ended":         {"a", true, false},
-		"another has ended":    {"b", true, true},
-		"no Job of this agent": {"b", false, true},
+		"it has not ended":                    {"a", false, false, workv1.UpdateStrategyTypeUpdate, true},
+		"it has ended":                        {"a", true, false, workv1.UpdateStrategyTypeUpdate, false},
+		"it has ended, CreateOnly":            {"a", true, false, workv1.UpdateStrategyTypeCreateOnly, false},
+		"it has ended and exists":             {"a", true, true, workv1.UpdateStrategyTypeUpdate, false},
+		"it has ended and exists, CreateOnly": {"a", true, true, workv1.UpdateStrategyTypeCreateOnly, false},
+		"another has ended":                   {"b", true, false, workv1.UpdateStrategyTypeUpdate, true},
+		"no Job of this agent":                {"b", false, false, workv1.UpdateStrategyTypeUpdate, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			objects := dynamicfake.NewSimpleDynamicClient(scheme)
+			jobs := objects.Resource(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}).Namespace("default")
+			if test.exists {
+				if _, err := jobs.Create(t.Context(), ended.DeepCopy(), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				objects.ClearActions()
+			}
 			clock := clocktesting.NewFakeClock(metav1.Now().Time)
 			tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
 			a := &applier{objects: objects, mapper: mapper, tracked: tracked, backoff: repair.NewBackoff(clock, repairsAtOnce), clock: clock}
@@ -71,7 +84,12 @@ func TestJobRunsOnce(t *testing.T) {
 				}
 				amw.Annotations = map[string]string{fleet.AnnotationEndedJobs: string(encoded)}
 			}
-			results, _ := a.apply(t.Context(), amw, jobWork(test.image), nil)
+			work := jobWork(test.image)
+			work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+				ResourceIdentifier: workv1.ResourceIdentifier{Group: "batch", Resource: "jobs", Namespace: "default", Name: "once"},
+				UpdateStrategy:     &workv1.UpdateStrategy{Type: test.strategy},
+			}}
+			results, _ := a.apply(t.Context(), amw, work, nil)
 			o := results[0]
 			made := 0
 			for _, action := range objects.Actions() {
@@ -79,8 +97,15 @@ func TestJobRunsOnce(t *testing.T) {
 					made++
 				}
 			}
-			if o.err != nil || (made == 1) != test.made || o.frozen == test.made {
+			if o.err != nil || (made == 1) != test.made || o.frozen == (test.made || test.exists) {
 				t.Errorf("made %d times; frozen %t, %v", made, o.frozen, o.err)
+			}
+			if !test.exists {
+				return
+			}
+			live, err := jobs.Get(t.Context(), "once", metav1.GetOptions{})
+			if err != nil || len(live.GetOwnerReferences()) != 1 {
+				t.Errorf("the Job that is there was not applied: %v (%v)", live, err)
 			}
 		})
 	}

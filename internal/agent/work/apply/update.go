@@ -61,9 +61,10 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	return live, err
 }
 
-// isUnseen reports whether nothing is known of the object, or that it did not exist when it was to be applied first.
+// isUnseen reports whether nothing is known of the object, or that it did not exist when it was to be applied first. A Job that has ended
+// was seen: it is not made again, and may still be there.
 func (t *task) isUnseen() bool {
-	return t.repairs == nil && (t.before == nil || t.before.presence != conditions.Present)
+	return !t.ended && t.repairs == nil && (t.before == nil || t.before.presence != conditions.Present)
 }
 
 // disownInManifest requests the removal of the owner.
