@@ -209,7 +209,8 @@ func TestSeveralPlacements(t *testing.T) {
 	if status.Summary.Total != 4 || status.Summary.DesiredTotal != 4 || len(status.PlacementsSummary) != 2 {
 		t.Errorf("status %+v", status)
 	}
-	// MR-05: a reference that goes takes its works with it, at once.
+	// MR-05: a reference that goes takes its works with it, at once where the works of the others are applied.
+	h.report(t, []string{"c2"}, "Applied", "True")
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = set.Spec.PlacementRefs[:1] })
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")

@@ -16,9 +16,9 @@ type snapshot struct {
 	// template is what is rolled out: the set's present template, or a former one.
 	template   *workv1.ManifestWorkSpec
 	placements []*placement
-	// loose are works that belong to no placement, or to one with another work on the cluster.
-	loose []*work
-	now   time.Time
+	// loose are works that belong to no placement, and doubles those that belong to one with another work on the cluster.
+	loose, doubles []*work
+	now            time.Time
 	// next is when the set is due without an event. Zero is never.
 	next time.Time
 	// history is set if the set is rolled back when it fails. rollback says that it was, and warning why it cannot be. held means that no
@@ -47,8 +47,8 @@ type placement struct {
 	// reason and message are why the decisions are not known, for PlacementVerified.
 	reason, message string
 	works           map[string]*work // By cluster.
-	// kept are clusters that have not been deselected for long enough to delete their works, whose works wait to move, or where a write has
-	// failed.
+	// kept are clusters that have not been deselected for long enough to delete their works, whose works wait to move or for a successor, or
+	// where a write has failed.
 	kept map[string]bool
 	plan rollout.Plan
 }
@@ -89,7 +89,7 @@ func newSnapshot(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now ti
 			// There may be two if a hub was killed whose works had random names. The first one stays.
 			first, second := older(p.works[w.Namespace], w)
 			p.works[w.Namespace] = first
-			s.loose = append(s.loose, second)
+			s.doubles = append(s.doubles, second)
 		}
 	}
 	return s

@@ -74,15 +74,47 @@ type change struct {
 	done func()
 }
 
-// writeWorks makes the changes that the plans require, and returns the errors. Deletions start when all others are done, and a cluster
-// where one of these has failed keeps its works: one that gets its objects from another placement now does not lose them in between.
+// writeWorks makes the changes that the plans require, and returns the errors. Deletions start when all others are done. A cluster where
+// one of these has failed keeps its works, and so does one that waits for a successor.
 func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Errors {
 	failed := c.write(ctx, s.changes())
+	s.keepPredecessors()
 	for _, p := range s.placements {
 		p.keep(sortedKeys(failed))
 	}
 	maps.Copy(failed, c.write(ctx, s.removals(failed)))
 	return failed
+}
+
+// keepPredecessors keeps the works on clusters that wait for a successor: a cluster that gets its objects from another placement now does
+// not lose them in between.
+func (s *snapshot) keepPredecessors() {
+	awaits := s.awaitsSuccessor()
+	for _, p := range s.placements {
+		p.keep(slices.DeleteFunc(p.plan.Names(rollout.Remove), func(cluster string) bool { return !awaits(cluster) }))
+	}
+	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaits(w.Namespace) })
+}
+
+// awaitsSuccessor returns which clusters may not lose a work yet: those that a placement selects whose work there is not applied, and all
+// of them while it is not known what a placement selects, except those that the set has no right to.
+func (s *snapshot) awaitsSuccessor() func(cluster string) bool {
+	awaiting, unknown := map[string]bool{}, false
+	for _, p := range s.placements {
+		unknown = unknown || !p.known()
+		for _, cluster := range p.selected {
+			if !p.works[cluster.Name].applied() {
+				awaiting[cluster.Name] = true
+			}
+		}
+	}
+	passedOver := s.passedOver()
+	return func(cluster string) bool { return awaiting[cluster] || unknown && !passedOver[cluster] }
+}
+
+// applied reports whether the work is there to stay, and its agent has applied it as it is.
+func (w *work) applied() bool {
+	return w != nil && w.DeletionTimestamp.IsZero() && isTrue(w.current(fleet.ConditionApplied))
 }
 
 // changes returns the creates and updates that the plans require. A work that is being deleted is left alone until it is gone.
@@ -102,7 +134,8 @@ func (s *snapshot) changes() (all []change) {
 	return all
 }
 
-// removals returns the deletions that the plans require, but for those of works that are kept, and on clusters where a change has failed.
+// removals returns the deletions that the plans require, but for those of works that are kept, and of others on clusters where a change
+// has failed.
 func (s *snapshot) removals(failed selected.Errors) (all []change) {
 	for _, p := range s.placements {
 		for _, cluster := range p.plan.Names(rollout.Remove) {
@@ -111,7 +144,7 @@ func (s *snapshot) removals(failed selected.Errors) (all []change) {
 			}
 		}
 	}
-	for _, w := range s.loose {
+	for _, w := range slices.Concat(s.loose, s.doubles) {
 		if failed[w.Namespace] == nil {
 			all = append(all, remove(w))
 		}

@@ -12,9 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // exchanged is a hub whose set has works on two clusters by the placement p, and is to have them by q instead, which selects the same.
@@ -38,11 +40,12 @@ func (h *hub) placements(t *testing.T, cluster string) (names []string) {
 	return names
 }
 
-// MR-05: the works of a placement that is removed from the set go when those of its successor are there.
+// MR-05: the works of a placement that is removed from the set go when all others are written.
 func TestDeletionsComeLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := exchanged(t)
+		h.decide(t, decision("q", 1, 0, "c3", "c4"))
 		var mu sync.Mutex
 		var order []string
 		note := func(what string) {
@@ -79,7 +82,7 @@ func TestDeletionsComeLast(t *testing.T) {
 }
 
 // MR-05: a cluster keeps its work while that of the other placement cannot be written, and still counts it.
-func TestNoDeletionWithoutSuccessor(t *testing.T) {
+func TestNoDeletionAfterFailedWrite(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		refs []workv1alpha1.LocalPlacementReference
@@ -108,6 +111,7 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 					t.Error("there is no error to try again for")
 				}
 				h.clock.Step(debounce.Delay)
+				h.report(t, []string{"c2"}, "Applied", "True")
 			}
 			if got := h.placements(t, "c1"); !slices.Equal(got, test.want) {
 				t.Errorf("c1 has works of %v, want %v", got, test.want)
@@ -120,9 +124,131 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 			}
 			unwilling.Store(false)
 			h.reconcile(t)
+			h.report(t, []string{"c1"}, "Applied", "True")
+			h.reconcile(t)
 			if got := h.placements(t, "c1"); !slices.Equal(got, []string{"q"}) {
 				t.Errorf("at last, c1 has works of %v", got)
 			}
 		})
 	}
+}
+
+// MR-05: a cluster that gets its objects from another placement keeps its work until the one of the other placement is applied.
+func TestNoDeletionWithoutSuccessor(t *testing.T) {
+	t.Parallel()
+	oneByOne := progressive(1, clusterv1alpha1.RolloutConfig{})
+	oneByOne.Name = "q"
+	for name, test := range map[string]struct {
+		successor workv1alpha1.LocalPlacementReference
+		// hinder has the cluster c2 be without an applied work of the successor, and further ends that.
+		hinder, further func(*testing.T, *hub)
+		want            []string // Of the cluster c2, in between.
+	}{
+		"unknown": {
+			successor: ref("r"),
+			further: func(t *testing.T, h *hub) {
+				for _, o := range decided("r", "c1", "c2") {
+					h.create(t, o)
+				}
+			},
+			want: []string{"p"},
+		},
+		"not decided": {
+			successor: ref("r"),
+			hinder:    func(t *testing.T, h *hub) { h.create(t, decided("r")[0]) },
+			further:   func(t *testing.T, h *hub) { h.create(t, decision("r", 1, 0, "c1", "c2")) },
+			want:      []string{"p"},
+		},
+		"waiting": {
+			successor: oneByOne,
+			hinder: func(t *testing.T, h *hub) {
+				h.reconcile(t)
+				h.report(t, []string{"c1"}, "Applied", "True")
+			},
+			want: []string{"p"},
+		},
+		"not applied": {
+			successor: ref("q"),
+			hinder: func(t *testing.T, h *hub) {
+				h.reconcile(t)
+				h.report(t, []string{"c1"}, "Applied", "True")
+			},
+			want: []string{"p", "q"},
+		},
+		"being deleted": {
+			successor: ref("q"),
+			hinder: func(t *testing.T, h *hub) {
+				h.reconcile(t)
+				h.report(t, []string{"c2"}, "Applied", "True")
+				w := h.workOf(t, "c2", "q")
+				w.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
+				if err := h.Update(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Delete(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			},
+			further: func(t *testing.T, h *hub) {
+				w := h.workOf(t, "c2", "q")
+				w.Finalizers = nil
+				if err := h.Update(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []string{"p", "q"},
+		},
+	} {
+		for how, former := range map[string][]workv1alpha1.LocalPlacementReference{
+			"removed from the set": nil, "selects it no more": {ref("p")},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				h := exchanged(t)
+				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+					set.Spec.PlacementRefs = append(slices.Clone(former), test.successor)
+				})
+				h.decide(t, decision("p", 1, 0))
+				if test.hinder != nil {
+					test.hinder(t, h)
+				}
+				h.reconciled(t)
+				if got := h.placements(t, "c2"); !slices.Equal(got, test.want) {
+					t.Errorf("c2 has works of %v, want %v", got, test.want)
+				}
+				if test.further != nil {
+					test.further(t, h)
+				}
+				for range 3 {
+					h.reconcile(t)
+					h.report(t, []string{"c1", "c2"}, "Applied", "True", "Progressing", "False")
+				}
+				h.reconcile(t)
+				for _, cluster := range []string{"c1", "c2"} {
+					if got := h.placements(t, cluster); !slices.Equal(got, []string{test.successor.Name}) {
+						t.Errorf("at last, %s has works of %v", cluster, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+func (h *hub) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := h.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// workOf returns the work of a placement on a cluster.
+func (h *hub) workOf(t *testing.T, cluster, placement string) *workv1.ManifestWork {
+	t.Helper()
+	for _, w := range h.works(t)[cluster] {
+		if w.Labels[fleet.LabelPlacementName] == placement {
+			return &w
+		}
+	}
+	t.Fatalf("there is no work of placement %s on %s", placement, cluster)
+	return nil
 }
