@@ -146,7 +146,8 @@ func TestToleratedFailuresAreNotCompleted(t *testing.T) {
 	}
 }
 
-// AM-10: nothing is known to have been applied of a configuration that takes the place of another. Changes of one keep what was.
+// AM-10: nothing is known to have been applied of a configuration that takes the place of another, nor of one that is set back
+// before a change of it was applied. Other changes of one keep what was.
 func TestChangedReferenceIsNotApplied(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, "c1")
@@ -175,6 +176,14 @@ func TestChangedReferenceIsNotApplied(t *testing.T) {
 	want(t, "applied", applied(), "one@o1 one@o1 one@o1")
 	h.states["one"] = "o2"
 	want(t, "its content changes", applied(), "one@o1 one@o1 one@o1")
+	h.report(t, "c1", "+Applied", "-Available")
+	h.states["one"] = "o1"
+	want(t, "its content is set back while the change is in flight", applied(), "one@o1 one@o1 none")
+	want(t, "works are of the change", h.message(t), "selected clusters 1. configured addons 1/1 progressing..., 0 failed 0 timeout.")
+	h.report(t, "c1", "+Applied", "+Available")
+	want(t, "works are of what it was set back to", applied(), "one@o1 one@o1 one@o1")
+	h.states["one"] = "o2"
+	want(t, "its content changes again", applied(), "one@o1 one@o1 one@o1")
 	h.states["two"] = "t1"
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {

@@ -49,13 +49,17 @@ func same(a, b *addonv1beta1.ConfigSpecHash) bool {
 }
 
 // merge returns the desired references, with what was applied of the same configurations before. Of another configuration in the place of
-// one, nothing has been applied.
+// one, nothing has been applied, and nothing is known of one that is set back to what was applied last: works may be of the state between.
 func merge(before, desired []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	merged := make([]addonv1beta1.ConfigReference, 0, len(desired))
 	had := entries(before)
 	for _, reference := range desired {
 		if p := slices.Index(had, entryOf(reference)); p >= 0 {
 			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
+			if changes := !same(before[p].DesiredConfig, reference.DesiredConfig); changes &&
+				same(reference.LastAppliedConfig, reference.DesiredConfig) {
+				reference.LastAppliedConfig = nil
+			}
 		}
 		reference.DesiredConfig = reference.DesiredConfig.DeepCopy()
 		merged = append(merged, reference)
