@@ -39,7 +39,8 @@ type Workload struct {
 	Objects []client.Object
 	// ManifestConfigs set, for single objects, how they are applied and which part of their status is reported.
 	ManifestConfigs []workv1.ManifestConfigOption
-	// DeleteOption sets what happens to the objects when the add-on is removed. nil deletes them, except those annotated to stay.
+	// DeleteOption sets what happens to the objects when the add-on is removed. nil deletes them, except those annotated to stay. Hooks are
+	// always deleted.
 	DeleteOption *workv1.DeleteOption
 	// Executor is the identity that applies the objects on the cluster. nil is the work agent itself.
 	Executor *workv1.ManifestWorkExecutor

@@ -47,7 +47,8 @@ func hookFeedback(o *object, authored []workv1.FeedbackRule) (rules []workv1.Fee
 	return rules, true
 }
 
-// hookWork returns the work with the hooks of a side.
+// hookWork returns the work with the hooks of a side. Whatever of the add-on is to stay, hooks go with their work: the next removal would
+// take a Job that stays for its own, and be done without running it.
 func (p *planner) hookWork(s side, hooks []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnPreDeleteWork(addOn.Name)
@@ -56,6 +57,7 @@ func (p *planner) hookWork(s side, hooks []*object) *workv1.ManifestWork {
 	}
 	w := p.base(s, nil, name)
 	w.Spec = p.spec(hooks)
+	w.Spec.DeleteOption = nil
 	return w
 }
 

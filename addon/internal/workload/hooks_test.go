@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -181,6 +182,32 @@ func TestStaleHooks(t *testing.T) {
 	h.Installation.AddOn.DeletionTimestamp = nil
 	h.reconcile()
 	h.expectWrites("update cluster1/addon-hello-deploy-0", "delete cluster1/addon-hello-pre-delete")
+}
+
+// AF-15: hooks go with their work, whatever is to stay: those that stay would not run again when the add-on is removed once more.
+func TestHooksDoNotStay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hook   client.Object
+		option *workv1.DeleteOption
+	}{
+		"all stay": {hookJob("bye"), &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}},
+		"the author names it": {hookJob("bye"), &workv1.DeleteOption{
+			PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+			SelectivelyOrphan: &workv1.SelectivelyOrphan{
+				OrphaningRules: []workv1.OrphaningRule{{Group: "batch", Resource: "jobs", Namespace: "ns", Name: "bye"}}},
+		}},
+		"annotated": {annotated(hookJob("bye"), fleet.AnnotationDeletionOrphan, ""), nil},
+	} {
+		h := newHub(t, configMap("a", 1), test.hook)
+		h.Workload.DeleteOption = test.option
+		h.reconcile()
+		h.removed()
+		h.reconcile()
+		if got := h.work("cluster1", "addon-hello-pre-delete").Spec.DeleteOption; got != nil {
+			t.Errorf("%s: deleteOption %+v of the hooks, want none", name, got)
+		}
+	}
 }
 
 // Gap A4, A6: an administrator may have an add-on go before those that need it.
