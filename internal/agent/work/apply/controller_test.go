@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -53,5 +54,40 @@ func TestUntrack(t *testing.T) {
 	}
 	if _, known := tracked.Revision(last.results[2].object()); known {
 		t.Error("what never came to be is still tracked")
+	}
+}
+
+// A manifest of which the kind is not known now keeps what it may be about, with or without the namespace that it names. It keeps nothing
+// else.
+func TestInventoryOfUnknownKind(t *testing.T) {
+	t.Parallel()
+	manifestOf := func(namespace, name string) manifest.Identity {
+		kind := schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
+		return manifest.Identity{GroupVersionKind: kind, Namespace: namespace, Name: name}
+	}
+	recordOf := func(group, namespace string) workv1.AppliedManifestResourceMeta {
+		return workv1.AppliedManifestResourceMeta{Version: "v1", UID: "1",
+			ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: "clusterroles", Namespace: namespace, Name: "viewer"}}
+	}
+	const rbac = "rbac.authorization.k8s.io"
+	for name, test := range map[string]struct {
+		manifest manifest.Identity
+		record   workv1.AppliedManifestResourceMeta
+		stays    bool
+	}{
+		"in the whole cluster":                     {manifestOf("", "viewer"), recordOf(rbac, ""), true},
+		"in the whole cluster, with a namespace":   {manifestOf("release", "viewer"), recordOf(rbac, ""), true},
+		"in its namespace":                         {manifestOf("release", "viewer"), recordOf(rbac, "release"), true},
+		"a manifest that cannot be read":           {manifest.Identity{}, recordOf(rbac, "release"), true},
+		"in another namespace":                     {manifestOf("release", "viewer"), recordOf(rbac, "other"), false},
+		"with another name":                        {manifestOf("release", "editor"), recordOf(rbac, ""), false},
+		"of another group":                         {manifestOf("release", "viewer"), recordOf("example.com", ""), false},
+		"without a namespace, the record with one": {manifestOf("", "viewer"), recordOf(rbac, "release"), false},
+	} {
+		owned, obsolete := inventory([]workv1.AppliedManifestResourceMeta{test.record},
+			[]manifestResult{{identity: test.manifest, err: errors.New("connection refused")}})
+		if stays := len(owned) == 1 && len(obsolete) == 0; stays != test.stays {
+			t.Errorf("%s: owned %v, obsolete %v", name, owned, obsolete)
+		}
 	}
 }

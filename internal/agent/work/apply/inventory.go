@@ -84,12 +84,13 @@ func inventory(before []workv1.AppliedManifestResourceMeta, results []manifestRe
 }
 
 // mayStandFor reports whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
-// resource.
+// resource. A namespace in the manifest of a resource without one does not count: that the kind has none is not known then.
 func mayStandFor(results []manifestResult, r workv1.AppliedManifestResourceMeta) bool {
 	return slices.ContainsFunc(results, func(o manifestResult) bool {
 		if o.resolved {
 			return false
 		}
-		return o.identity.Name == "" || o.identity.Group == r.Group && o.identity.Name == r.Name && o.identity.Namespace == r.Namespace
+		return o.identity.Name == "" || o.identity.Group == r.Group && o.identity.Name == r.Name &&
+			(r.Namespace == "" || o.identity.Namespace == r.Namespace)
 	})
 }
