@@ -43,12 +43,15 @@ func TestExecutor(t *testing.T) {
 		ResourceNames: []string{"allowed"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create"}})
+	framework.Create(t, m, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "strong"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}})
 	role := func(name, resource string) string {
 		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":%q,"name":%q},"rules":[{"apiGroups":[""],"resources":[%q],"verbs":["get"]}]}`, ns, name, resource)
 	}
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"executor","name":%q}}`
 	w := framework.Work(name, name, framework.ConfigMap(ns, "a", "1"), fmt.Sprintf(secret, "allowed"), fmt.Sprintf(secret, "other"), role("same", "configmaps"),
-		role("more", "pods"), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"executor-granted"}}`)
+		role("more", "pods"), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"executor-granted"}}`,
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":"executor","name":"strong","labels":{"a":"b"}}}`)
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns,
 			Name: "deployer"},
@@ -58,6 +61,7 @@ func TestExecutor(t *testing.T) {
 		`lacks the verbs [update patch delete] on resource "configmaps" in API group "" in namespace "executor"`, "",
 		`lacks the verbs [get create update patch delete] on resource "secrets"`, "", "would give away rights that it does not have",
 		`lacks the verbs [get create update patch delete] on resource "namespaces" in API group "" in the whole cluster`,
+		"would give away rights that it does not have",
 	} {
 		status := metav1.ConditionFalse
 		if words == "" {

@@ -164,12 +164,17 @@ func (a *applier) writeObject(ctx context.Context, t *task) *unstructured.Unstru
 
 // check finds out whether the executor may do what the update strategy says.
 func (a *applier) check(ctx context.Context, t *task) error {
-	decision, err := a.executors.Check(ctx, t.executor, executor.Object{
-		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Content: t.manifest,
-		Owned: t.owned, ReadOnly: t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly,
-	})
+	decision, err := a.executors.Check(ctx, t.executor, t.checked())
 	t.requeueAt, t.withheld = decision.Until, !decision.MayGet
 	return err
+}
+
+// checked is what the executor must be allowed to apply.
+func (t *task) checked() executor.Object {
+	return executor.Object{
+		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Content: t.manifest,
+		Owned: t.owned, ReadOnly: t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly,
+	}
 }
 
 // fail records why the manifest is not applied, and whether the object exists.
@@ -243,7 +248,8 @@ func settingsOf(t *task) string {
 
 // write does what the update strategy says, and returns the object as it is then.
 func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
-	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
+	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun,
+		mayResult: a.executors.OfResult(t.executor, t.checked())}
 	if t.config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly {
 		a.leaveOutMissingOwners(ctx, t)
 	}

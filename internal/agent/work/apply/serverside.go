@@ -190,7 +190,7 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 	s.full.SetUID(live.GetUID())
 	fields := s.ignored(live)
 	if fields.Empty() {
-		return s.apply(ctx, s.full)
+		return s.applyIfMay(ctx, s.full)
 	}
 	content, err := fields.Without(ctx, s.full.Object)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 		return nil, err
 	}
 	if equality.Semantic.DeepEqual(fields.Values(ctx, preview.Object), fields.Values(ctx, live.Object)) {
-		return s.apply(ctx, rest)
+		return s.applyIfMay(ctx, rest)
 	}
 	if len(s.dryRun) > 0 {
 		return preview, nil // that it gives up the fields first cannot be tried
@@ -210,7 +210,21 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 	if err := s.giveUp(ctx, live, preview); err != nil {
 		return nil, err
 	}
-	return s.apply(ctx, rest)
+	return s.applyIfMay(ctx, rest)
+}
+
+// applyIfMay applies to an existing object if the executor may make of it what a dry run says that it becomes.
+func (s *serverSide) applyIfMay(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if s.mayResult != nil {
+		result, err := s.preview(ctx, object, s.options.Force)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.mayResult(ctx, result); err != nil {
+			return nil, err
+		}
+	}
+	return s.apply(ctx, object)
 }
 
 // giveUp ends the agent's ownership of the fields to ignore. Which ones it owns is the difference between what the API server says it

@@ -99,7 +99,20 @@ type widgetServer struct {
 	other  map[int]func(*widgetServer)
 }
 
+func (w *widgetServer) client() *dynamicfake.FakeDynamicClient {
+	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	objects.PrependReactor("*", widgets.Resource, w.serve)
+	return objects
+}
+
 func (w *widgetServer) serve(action kubetesting.Action) (bool, runtime.Object, error) {
+	switch action.GetVerb() {
+	case "create":
+		return true, nil, apierrors.NewAlreadyExists(widgets.GroupResource(), "one")
+	case "update":
+		w.live = action.(kubetesting.UpdateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+		return true, w.live.DeepCopy(), nil
+	}
 	patch, ok := action.(kubetesting.PatchActionImpl)
 	if !ok {
 		if w.live == nil {
@@ -168,10 +181,8 @@ func TestDeletedWhileApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := &widgetServer{live: scaled("first", 5), other: test.other}
-			objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-			objects.PrependReactor("*", widgets.Resource, server.serve)
 			task := appliesServerSide("a", test.condition, widgetOf(map[string]any{"replicas": int64(2), "color": "red"}), nil)
-			_, err := (&writer{resource: objects.Resource(widgets)}).serverSideApply(t.Context(), task)
+			_, err := (&writer{resource: server.client().Resource(widgets)}).serverSideApply(t.Context(), task)
 			if err != nil {
 				t.Fatal(err)
 			}

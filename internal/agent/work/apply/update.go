@@ -23,6 +23,8 @@ type writer struct {
 	resource dynamic.ResourceInterface
 	// dryRun is the value of the same name in requests; empty means that they are carried out.
 	dryRun []string
+	// mayResult fails if the executor may not make this of an object that exists; nil if there is nothing to check.
+	mayResult func(ctx context.Context, result *unstructured.Unstructured) error
 }
 
 // update implements the update strategy Update: three-way merge. An object that was never seen is created without reading it first:
@@ -53,12 +55,20 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		if !changed {
 			return nil
 		}
-		live, err = t.repair(ctx, live, planned(merged), func() (*unstructured.Unstructured, error) {
-			return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
-		})
+		live, err = t.repair(ctx, live, planned(merged), func() (*unstructured.Unstructured, error) { return w.replace(ctx, merged) })
 		return err
 	})
 	return live, err
+}
+
+// replace makes an object that exists what it is to be, if the executor may.
+func (w *writer) replace(ctx context.Context, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if w.mayResult != nil {
+		if err := w.mayResult(ctx, merged); err != nil {
+			return nil, err
+		}
+	}
+	return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
 }
 
 // isUnseen reports whether nothing is known of the object, or that it did not exist when it was to be applied first. A Job that has ended

@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,4 +85,54 @@ func hasOwner(live metav1.Object, work *workv1.ManifestWork) bool {
 		}
 	}
 	return false
+}
+
+// WK-33: what the executor makes of an object that exists is checked with the fields that its manifest does not name or ignores. The object
+// stays as it is if the executor may not do that.
+func TestResultIsChecked(t *testing.T) {
+	t.Parallel()
+	refusal := errors.New("not allowed")
+	for _, strategy := range []workv1.UpdateStrategyType{workv1.UpdateStrategyTypeUpdate, workv1.UpdateStrategyTypeServerSideApply} {
+		for name, refused := range map[string]error{"allowed": nil, "refused": refusal} {
+			t.Run(string(strategy)+", "+name, func(t *testing.T) {
+				t.Parallel()
+				server := &widgetServer{live: widgetOf(map[string]any{"replicas": int64(5), "color": "blue"})}
+				server.live.SetUID("first")
+				var checked any
+				w := &writer{resource: server.client().Resource(widgets)}
+				w.mayResult = func(_ context.Context, result *unstructured.Unstructured) error {
+					checked = result.Object["spec"]
+					return refused
+				}
+				before, after := server.live.Object["spec"], map[string]any{"replicas": int64(5), "color": "red"}
+				if err := applyColor(t, w, strategy); !errors.Is(err, refused) {
+					t.Errorf("got error %v, want %v", err, refused)
+				}
+				if diff := cmp.Diff(any(after), checked); diff != "" {
+					t.Errorf("spec that is checked (-want +got):\n%s", diff)
+				}
+				want := any(after)
+				if refused != nil {
+					want = before
+				}
+				if diff := cmp.Diff(want, server.live.Object["spec"]); diff != "" {
+					t.Errorf("spec (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// applyColor makes the Widget red. Under ServerSideApply, the manifest also has replicas, which are ignored.
+func applyColor(t *testing.T, w *writer, strategy workv1.UpdateStrategyType) error {
+	t.Helper()
+	const ignored = workv1.IgnoreFieldsConditionOnSpokePresent
+	var err error
+	if strategy == workv1.UpdateStrategyTypeUpdate {
+		_, err = w.update(t.Context(), appliesServerSide("a", ignored, widgetOf(map[string]any{"color": "red"}), nil))
+	} else {
+		task := appliesServerSide("a", ignored, widgetOf(map[string]any{"replicas": int64(2), "color": "red"}), nil)
+		_, err = w.serverSideApply(t.Context(), task)
+	}
+	return err
 }

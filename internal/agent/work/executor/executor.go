@@ -52,7 +52,7 @@ type Object struct {
 	Owned bool
 	// ReadOnly is set if the object is reported on and not applied.
 	ReadOnly bool
-	// Content is the manifest of the object.
+	// Content is the manifest of the object, or what a write makes of the object.
 	Content *unstructured.Unstructured
 }
 
@@ -149,6 +149,32 @@ func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecut
 	}
 	v.sooner(until)
 	return v, err
+}
+
+// OfResult returns what fails if the executor gives away rights that it does not have by what a write makes of the object. If that exists,
+// it is more than the manifest: the fields that this does not name stay, and grant as well. It returns nil if there is nothing to check.
+// The executor is one that Check takes.
+func (c *Checker) OfResult(executor *workv1.ManifestWorkExecutor, o Object) func(context.Context, *unstructured.Unstructured) error {
+	if executor == nil || executor.Subject.ServiceAccount == nil || o.Group != rbacGroup {
+		return nil
+	}
+	return func(ctx context.Context, result *unstructured.Unstructured) error {
+		o.Content = withoutServerMetadata(result)
+		_, err := c.checkEscalation(ctx, *executor.Subject.ServiceAccount, o)
+		return err
+	}
+}
+
+// withoutServerMetadata is an object as it can be created: without the metadata that the API server sets, and without owners and
+// finalizers, which grant nothing.
+func withoutServerMetadata(object *unstructured.Unstructured) *unstructured.Unstructured {
+	content := object.DeepCopy()
+	delete(content.Object, "metadata")
+	content.SetNamespace(object.GetNamespace())
+	content.SetName(object.GetName())
+	content.SetLabels(object.GetLabels())
+	content.SetAnnotations(object.GetAnnotations())
+	return content
 }
 
 func (v *Decision) sooner(until time.Time) {

@@ -187,3 +187,49 @@ func TestEscalation(t *testing.T) {
 		})
 	}
 }
+
+// WK-33: what a write makes of an existing object is checked as a whole, as it can be created.
+func TestEscalationByResult(t *testing.T) {
+	t.Parallel()
+	clusterRoles := rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		role := &unstructured.Unstructured{}
+		if err := json.NewDecoder(r.Body).Decode(&role.Object); err != nil || role.GetResourceVersion() != "" ||
+			len(role.GetManagedFields()) > 0 || len(role.GetOwnerReferences()) > 0 || role.GetLabels()["a"] != "b" {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		answer := apierrors.NewAlreadyExists(clusterRoles.GroupResource(), role.GetName()).ErrStatus
+		if rules, _, _ := unstructured.NestedSlice(role.Object, "rules"); len(rules) > 0 {
+			answer = apierrors.NewForbidden(clusterRoles.GroupResource(), role.GetName(), errors.New("attempting to grant")).ErrStatus
+		}
+		answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		w.WriteHeader(int(answer.Code))
+		_ = json.NewEncoder(w).Encode(&answer)
+	}))
+	t.Cleanup(server.Close)
+	a := newAuthorizer()
+	a.config = &rest.Config{Host: server.URL}
+	roleWith := func(rules ...any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules,
+			"metadata": map[string]any{"name": "strong", "labels": map[string]any{"a": "b"}, "resourceVersion": "7", "uid": "1",
+				"managedFields":   []any{map[string]any{"manager": "user"}},
+				"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "2"}}},
+		}}
+	}
+	strong := Object{GroupVersionResource: clusterRoles, NamespacedName: types.NamespacedName{Name: "strong"}}
+	check := a.OfResult(deployer, strong)
+	if err := check(t.Context(), roleWith()); err != nil {
+		t.Errorf("without rules: %v", err)
+	}
+	err := check(t.Context(), roleWith(map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}))
+	if !IsRefusal(err) {
+		t.Errorf("with rules: %v", err)
+	}
+	configMap := Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")}
+	if a.OfResult(nil, strong) != nil || a.OfResult(deployer, configMap) != nil {
+		t.Error("there is something to check without an executor, or of what grants nothing")
+	}
+}
