@@ -99,6 +99,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if o.err = b.named.add(&o); o.err != nil {
 		o.presence = a.lookup(ctx, o.object())
+		o.withheld = b.work.Spec.Executor != nil // what it may is not found out for this manifest
 		return o, nil
 	}
 	t := newTask(&o, b.work, b.owner, m.Object)

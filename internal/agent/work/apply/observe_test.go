@@ -189,3 +189,39 @@ func TestFrozenStatus(t *testing.T) {
 		t.Errorf("values %+v", status.StatusFeedbacks.Values)
 	}
 }
+
+// WK-33: of an object that the executor may not get, nothing is reported, nor under a second manifest of it.
+func TestWithheldFromExecutor(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	raw := func(namespace string) workv1.Manifest {
+		return workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1",` +
+			`"kind":"ClusterRole","metadata":{"namespace":"` + namespace + `","name":"viewer"}}`)}}
+	}
+	r.work.Spec.Workload.Manifests = []workv1.Manifest{raw("a"), raw("b")}
+	r.work.Spec.Executor = &workv1.ManifestWorkExecutor{} // of no service account, so it may do nothing
+	r.work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "viewer"},
+		FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+			JSONPaths: []workv1.JSONPath{{Name: "secret", Path: ".metadata.labels.secret"}}}},
+	}}
+	d := newDisputed(t, r.work)
+	d.mapper.(*meta.DefaultRESTMapper).Add(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+		meta.RESTScopeRoot)
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
+	results, live := d.apply(t.Context(), amw, r.work, nil)
+	for i := range live {
+		live[i] = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+			"metadata": map[string]any{"name": "viewer", "labels": map[string]any{"secret": "x"}}}}
+	}
+	r.observe(amw.Name, r.work, nil, results, live)
+	r.updateStatus(r.work, results)
+	if n := len(r.work.Status.ResourceStatus.Manifests); n != len(results) {
+		t.Fatalf("the status has %d manifests, want %d", n, len(results))
+	}
+	for i, status := range r.work.Status.ResourceStatus.Manifests {
+		if len(status.StatusFeedbacks.Values) > 0 || !results[i].resolved {
+			t.Errorf("manifest %d has the values %+v: %v", i, status.StatusFeedbacks.Values, results[i].err)
+		}
+	}
+}

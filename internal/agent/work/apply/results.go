@@ -62,7 +62,7 @@ type manifestResult struct {
 	// requeueAt is when to reconcile the manifest again without an event: to check whether the executor may apply it, to make a repair, or to
 	// end a dispute. Zero is never.
 	requeueAt time.Time
-	// withheld objects may not be read by the executor, so their content is not reported.
+	// withheld objects may not be read by the executor, as far as is known, so their content is not reported.
 	withheld bool
 	// query is what is to be reported of the object.
 	query conditions.Query
