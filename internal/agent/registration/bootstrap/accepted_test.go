@@ -17,6 +17,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -24,6 +25,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // signingHub signs every request at once, and accepts no cluster: it calls waits when an agent starts to wait for that.
@@ -135,5 +137,84 @@ func TestCertificateBeforeAcceptance(t *testing.T) {
 	}
 	if credential, err := b.Store.Load(); err != nil || credential.MadeFor(second) != nil {
 		t.Errorf("the credential is not for the second hub: %v", err)
+	}
+}
+
+// RG-12: an agent goes back to the hub that it has left once that answers to the agent's own credential and does not deny the cluster,
+// whether or not bootstrap credentials have expired and another hub lets the cluster wait.
+func TestBackToTheHubThatWasLeft(t *testing.T) {
+	t.Parallel()
+	denied := &clusterv1.ManagedCluster{}
+	meta.SetStatusCondition(&denied.Status.Conditions,
+		metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: "R"})
+	for name, test := range map[string]struct {
+		status int
+		body   any
+		waits  bool
+		back   bool
+	}{
+		"still down":                        {status: http.StatusInternalServerError},
+		"has no such cluster":               {status: http.StatusNotFound},
+		"still denies the cluster":          {status: http.StatusOK, body: denied},
+		"answers":                           {status: http.StatusOK, body: &clusterv1.ManagedCluster{}, back: true},
+		"answers while another one decides": {status: http.StatusOK, body: &clusterv1.ManagedCluster{}, waits: true, back: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			undecided := &signingHub{T: t, waits: cancel}
+			second := newHub(t, http.StatusUnauthorized)
+			if test.waits {
+				second = serve(t, undecided.ServeHTTP)
+			}
+			first := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "" { // the bootstrap token
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(test.status)
+				undecided.answer(w, test.body)
+			})
+			b, _ := registered(t, first, first)
+			b.Record = func(string, string, string, string, ...any) {}
+			b.Kubeconfigs = append(b.Kubeconfigs, filepath.Join(t.TempDir(), "second"))
+			if err := clientcmd.WriteToFile(*second, b.Kubeconfigs[1]); err != nil {
+				t.Fatal(err)
+			}
+			b.Leave(false)
+			if err := b.attempt(ctx); (err == nil) != test.back {
+				t.Errorf("attempt: %v", err)
+			}
+			if credential, err := b.Store.Load(); err != nil || credential.MadeFor(first) != nil {
+				t.Errorf("the credential is not for the first hub: %v", err)
+			}
+		})
+	}
+}
+
+// RG-03 RG-12: whether a hub would have the cluster is asked with the CA that the hub has moved on to since the bootstrap kubeconfig was
+// made.
+func TestChooseWithNewerCA(t *testing.T) {
+	t.Parallel()
+	hub := &signingHub{T: t}
+	now := serve(t, hub.ServeHTTP)
+	_, other := registered(t, now, now)
+	before := now.DeepCopy()
+	before.Clusters["hub"].CertificateAuthorityData = other.Certificate
+	b, _ := registered(t, before, before)
+	candidates := b.candidates()
+	if err := b.wouldHave(t.Context(), &candidates[0]); err == nil {
+		t.Error("the hub is trusted with another CA")
+	}
+	err := b.Store.Update(t.Context(), func(c hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
+		return c.WithTrustBundle(now.Clusters["hub"].CertificateAuthorityData)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.wouldHave(t.Context(), &candidates[0]); err != nil {
+		t.Errorf("with the CA of now: %v", err)
 	}
 }

@@ -243,6 +243,8 @@ func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credent
 		return found != credentialForeign, err
 	case b.left.refused:
 		return b.checkAuthentication(ctx, credential) == nil, nil
+	case b.left.file != "":
+		return b.hasBack(ctx, credential), nil
 	}
 	return false, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -72,22 +73,36 @@ func (b *Bootstrap) syncCredential(ctx context.Context, credential *hubkubeconfi
 
 // checkAuthentication fails if the hub does not authenticate the credential. What the credential may read there does not matter.
 func (b *Bootstrap) checkAuthentication(ctx context.Context, credential *hubkubeconfig.Credential) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	config, err := credential.ClientConfig(ctx, b.access())
-	if err != nil {
-		return err
-	}
-	hub, closeIdle, err := newClient(config)
-	if err != nil {
-		return err
-	}
-	defer closeIdle()
-	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, &clusterv1.ManagedCluster{})
+	_, err := b.ownCluster(ctx, credential)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
+}
+
+// hasBack reports whether the hub that the agent has left answers to the agent's own credential again, and does not deny the cluster.
+// Bootstrap credentials do not matter: they may have expired long since.
+func (b *Bootstrap) hasBack(ctx context.Context, credential *hubkubeconfig.Credential) bool {
+	cluster, err := b.ownCluster(ctx, credential)
+	return err == nil && !monitor.Denies(cluster)
+}
+
+// ownCluster is the ManagedCluster of the agent, as the hub shows it to the credential.
+func (b *Bootstrap) ownCluster(ctx context.Context, credential *hubkubeconfig.Credential) (*clusterv1.ManagedCluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	config, err := credential.ClientConfig(ctx, b.access())
+	if err != nil {
+		return nil, err
+	}
+	hub, closeIdle, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	defer closeIdle()
+	cluster := &clusterv1.ManagedCluster{}
+	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
+	return cluster, err
 }
 
 // ChangedError ends the work on a hub that the bootstrap kubeconfigs do not name any more.

@@ -132,7 +132,7 @@ func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	config, err := b.connect(ctx, c.file, c.config, b.Identity.Cluster)
+	config, err := b.registrationConfig(ctx, c, b.Identity.Cluster)
 	if err != nil {
 		return err
 	}
