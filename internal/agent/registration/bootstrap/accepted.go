@@ -14,22 +14,39 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// awaitAccepted watches the ManagedCluster until the hub has set it up. An agent that starts to work earlier is refused,
-// and backs off for longer than the hub needs.
-func awaitAccepted(ctx context.Context, hub client.WithWatch, cluster string) error {
-	selector := fields.OneTermEqualSelector("metadata.name", cluster)
+// awaitAccepted waits until the hub has set the ManagedCluster up. An agent that starts to work earlier is refused, and backs off for
+// longer than the hub needs. A ManagedCluster that is deleted meanwhile is created again: its agent still asks.
+func (b *Bootstrap) awaitAccepted(ctx context.Context, hub client.WithWatch) error {
 	return retry.Until(ctx, func(ctx context.Context) (bool, error) {
-		w, err := hub.Watch(ctx, &clusterv1.ManagedClusterList{}, &client.ListOptions{FieldSelector: selector})
-		if err != nil {
-			return false, fmt.Errorf("watch ManagedCluster %s: %w", cluster, err)
+		accepted, gone, err := watchAccepted(ctx, hub, b.Identity.Cluster)
+		if gone {
+			_, err = b.ensureManagedCluster(ctx, hub)
 		}
-		defer w.Stop()
-		for event := range w.ResultChan() {
-			mc, ok := event.Object.(*clusterv1.ManagedCluster)
-			if ok && event.Type != watch.Deleted && meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted) {
-				return true, nil
-			}
-		}
-		return false, nil
+		return accepted, err
 	})
+}
+
+// watchAccepted watches the ManagedCluster until it is accepted, or gone, or the watch ends. Of one that was gone before, a watch has no
+// event.
+func watchAccepted(ctx context.Context, hub client.WithWatch, cluster string) (accepted, gone bool, err error) {
+	selector := fields.OneTermEqualSelector("metadata.name", cluster)
+	w, err := hub.Watch(ctx, &clusterv1.ManagedClusterList{}, &client.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return false, false, fmt.Errorf("watch ManagedCluster %s: %w", cluster, err)
+	}
+	defer w.Stop()
+	gone = true
+	for event := range w.ResultChan() {
+		mc, ok := event.Object.(*clusterv1.ManagedCluster)
+		switch {
+		case !ok:
+			continue
+		case event.Type == watch.Deleted:
+			return false, true, nil
+		case meta.IsStatusConditionTrue(mc.Status.Conditions, fleet.ConditionHubAccepted):
+			return true, false, nil
+		}
+		gone = false
+	}
+	return false, gone, nil
 }

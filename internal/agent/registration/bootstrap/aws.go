@@ -89,7 +89,7 @@ func (b *Bootstrap) registerByAWS(ctx context.Context, hub client.WithWatch, c *
 	if err != nil {
 		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 	}
-	if err := awaitAccepted(ctx, hub, b.Identity.Cluster); err != nil {
+	if err := b.awaitAccepted(ctx, hub); err != nil {
 		return err
 	}
 	if err := b.awaitAuthenticated(ctx, credential); err != nil {

@@ -66,14 +66,24 @@ func beAWS() {
 var awsPair = eks.Pair{Hub: eks.Cluster{Region: "us-west-2", Account: "123456789012", Name: "hub1"},
 	Managed: eks.Cluster{Region: "us-west-2", Account: "210987654321", Name: "c1"}}
 
-// awsHub is a hub that accepts a cluster at once, and knows the token of AWS at the second time.
+// awsHub is a hub that accepts a cluster at once, after it has deleted some, and knows the token of AWS at the second time.
 type awsHub struct {
-	t       *testing.T
-	lock    sync.Mutex
-	cluster *clusterv1.ManagedCluster
-	byAWS   int
-	others  []string
+	t         *testing.T
+	lock      sync.Mutex
+	cluster   *clusterv1.ManagedCluster
+	deletions []deletion
+	created   int
+	byAWS     int
+	others    []string
 }
+
+// deletion is how a hub deletes a cluster whose agent waits.
+type deletion string
+
+const (
+	duringWatch deletion = "DELETED"
+	beforeWatch deletion = "no event"
+)
 
 func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.lock.Lock()
@@ -92,6 +102,7 @@ func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, http.StatusConflict, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict,
 			Reason: metav1.StatusReasonAlreadyExists})
 	case r.Method == http.MethodPost && r.URL.Path == path:
+		h.created++
 		h.cluster = &clusterv1.ManagedCluster{}
 		if err := json.NewDecoder(r.Body).Decode(h.cluster); err != nil {
 			h.t.Error(err)
@@ -102,6 +113,8 @@ func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Reason: metav1.StatusReasonNotFound})
 	case r.Method == http.MethodGet && r.URL.Path == path+"/cluster1":
 		h.answer(w, http.StatusOK, h.cluster)
+	case r.Method == http.MethodGet && r.URL.Path == path && r.URL.Query().Get("watch") != "" && len(h.deletions) > 0:
+		h.delete(w)
 	case r.Method == http.MethodGet && r.URL.Path == path && r.URL.Query().Get("watch") != "":
 		accepted := h.cluster.DeepCopy()
 		accepted.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster"}
@@ -112,6 +125,16 @@ func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.others = append(h.others, r.Method+" "+r.URL.Path)
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// delete deletes the cluster, and answers a watch accordingly, which ends then.
+func (h *awsHub) delete(w http.ResponseWriter) {
+	deleted := h.cluster
+	deleted.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster"}
+	if h.deletions[0] == duringWatch {
+		h.answer(w, http.StatusOK, map[string]any{"type": "DELETED", "object": deleted})
+	}
+	h.cluster, h.deletions = nil, h.deletions[1:]
 }
 
 func (h *awsHub) answer(w http.ResponseWriter, status int, body any) {
@@ -182,6 +205,24 @@ func TestRegisterByAWS(t *testing.T) {
 		got, err := next.credential(t.Context())
 		if err != nil || (got != nil) != (name == "as it is, again") {
 			t.Errorf("%s: credential %v, %v", name, got, err)
+		}
+	}
+}
+
+// RG-52: an agent whose ManagedCluster is deleted while it waits creates it again: by AWS, nothing else says that it asks.
+func TestDeletedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	hub := &awsHub{t: t, deletions: []deletion{duringWatch, beforeWatch}}
+	b := awsAgent(t, hub)
+	if err := b.attempt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if hub.created != 3 || len(hub.deletions) > 0 {
+		t.Errorf("%d times created, not deleted yet: %q", hub.created, hub.deletions)
+	}
+	for key, value := range awsPair.Annotations() {
+		if hub.cluster.Annotations[key] != value {
+			t.Errorf("the ManagedCluster has %v, want %s=%s", hub.cluster.Annotations, key, value)
 		}
 	}
 }

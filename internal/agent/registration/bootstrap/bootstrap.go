@@ -285,7 +285,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	// From now on, the credential is of this hub: if the wait for its acceptance ends early, the next attempt goes on with it.
 	b.registered, b.left = true, nil
 	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", config.Host)
-	return awaitAccepted(ctx, hub, b.Identity.Cluster)
+	return b.awaitAccepted(ctx, hub)
 }
 
 // reportHub logs and records once which hub the agent turns to.

@@ -5,6 +5,7 @@ package expire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -22,7 +23,6 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // pendingRequeue is when an expired cluster is checked again whose agent still tries to join, or that may not be deleted.
@@ -70,11 +70,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if left := c.after - c.clock.Since(cluster.CreationTimestamp.Time); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	pending, err := c.hasPendingRequest(ctx, cluster.Name)
+	asks, err := c.asks(ctx, cluster.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if pending {
+	if asks {
 		return ctrl.Result{RequeueAfter: pendingRequeue}, nil
 	}
 	// With the precondition, a cluster that is accepted at this moment is not deleted.
@@ -99,16 +99,19 @@ func undecided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
 }
 
-// hasPendingRequest reports whether a certificate request of the cluster is undecided.
-func (c *Controller) hasPendingRequest(ctx context.Context, cluster string) (bool, error) {
+// asks reports whether the agent of the cluster still tries to join: it has a certificate request that is undecided, or approved, and then
+// waits with its certificate. What the ManagedCluster itself says does not count, as who creates it may say anything.
+func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
-	for i := range requests.Items {
-		if !signingrequest.Decided(&requests.Items[i]) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool { return !refused(&csr) }), nil
+}
+
+// refused reports whether the request gets no certificate any more.
+func refused(csr *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+	})
 }

@@ -36,13 +36,14 @@ func TestExpiry(t *testing.T) {
 		gone    bool
 		again   time.Duration
 	}{
-		"new":                {age: time.Hour, again: 23 * time.Hour},
-		"old":                {age: after, gone: true},
-		"old and kept":       {age: after, refused: true, again: time.Hour},
-		"old and still asks": {age: after, request: &certificatesv1.CertificateSigningRequest{}, again: time.Hour},
-		"old and denied a certificate": {age: after, gone: true,
-			request: &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
-				Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}}}},
+		"new":                              {age: time.Hour, again: 23 * time.Hour},
+		"old":                              {age: after, gone: true},
+		"old and kept":                     {age: after, refused: true, again: time.Hour},
+		"old and still asks":               {age: after, request: &certificatesv1.CertificateSigningRequest{}, again: time.Hour},
+		"old and waits with a certificate": {age: after, request: requestThatIs(certificatesv1.CertificateApproved), again: time.Hour},
+		"old and denied a certificate":     {age: after, request: requestThatIs(certificatesv1.CertificateDenied), gone: true},
+		"old and approved one that cannot be signed": {age: after, gone: true,
+			request: requestThatIs(certificatesv1.CertificateApproved, certificatesv1.CertificateFailed)},
 		"made by an administrator": {age: after, change: func(c *clusterv1.ManagedCluster) { c.Annotations = nil }},
 		"accepted":                 {age: after, change: func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true }},
 		"accepted once": {age: after,
@@ -90,4 +91,12 @@ func TestExpiry(t *testing.T) {
 			}
 		})
 	}
+}
+
+func requestThatIs(decisions ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {
+	request := &certificatesv1.CertificateSigningRequest{}
+	for _, decision := range decisions {
+		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: decision})
+	}
+	return request
 }
