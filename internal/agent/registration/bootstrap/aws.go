@@ -40,6 +40,20 @@ func (b *Bootstrap) command() *clientcmdapi.ExecConfig {
 	return command
 }
 
+// replaceCommand stores the credential with another command that makes the same tokens: the one before may not run where the agent is now.
+func (b *Bootstrap) replaceCommand(ctx context.Context, command *clientcmdapi.ExecConfig) (next *hubkubeconfig.Credential, err error) {
+	err = b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
+		var err error
+		next, err = now.RunningAs(command)
+		return next, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("have the hub credential use the command %s: %w", command.Command, err)
+	}
+	log.FromContext(ctx).Info("Tokens for the hub are made by another program", "command", command.Command)
+	return next, nil
+}
+
 // awsCLIPatience is how long the AWS command line may take to say its version.
 const awsCLIPatience = 30 * time.Second
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/registration/ekstoken"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
@@ -194,18 +195,45 @@ func TestRegisterByAWS(t *testing.T) {
 	if err := b.Ensure(t.Context()); err != nil || hub.byAWS != before {
 		t.Errorf("after a restart: %v, %d more requests", err, hub.byAWS-before)
 	}
-	for name, change := range map[string]func(*Bootstrap){
-		"by certificate":  func(b *Bootstrap) { b.AWS = nil },
-		"with other hub":  func(b *Bootstrap) { other := awsPair; other.Hub.Name = "hub2"; b.AWS = &other },
-		"as other agent":  func(b *Bootstrap) { b.Identity.Agent = "agent2" },
-		"as it is, again": func(*Bootstrap) {},
+	for name, test := range map[string]struct {
+		change func(*Bootstrap)
+		kept   bool
+	}{
+		"by certificate":       {change: func(b *Bootstrap) { b.AWS = nil }},
+		"with other hub":       {change: func(b *Bootstrap) { other := awsPair; other.Hub.Name = "hub2"; b.AWS = &other }},
+		"in other region":      {change: func(b *Bootstrap) { other := awsPair; other.Hub.Region = "eu-central-1"; b.AWS = &other }},
+		"with other role":      {change: func(b *Bootstrap) { other := awsPair; other.Managed.Name = "c2"; b.AWS = &other }},
+		"as other agent":       {change: func(b *Bootstrap) { b.Identity.Agent = "agent2" }},
+		"with another program": {change: func(b *Bootstrap) { madeByAgent(t, b) }, kept: true},
+		"as it is, again":      {change: func(*Bootstrap) {}, kept: true},
 	} {
 		next := &Bootstrap{Identity: b.Identity, AWS: b.AWS, Store: b.Store, Record: b.Record, Clock: b.Clock}
-		change(next)
+		test.change(next)
 		got, err := next.credential(t.Context())
-		if err != nil || (got != nil) != (name == "as it is, again") {
+		if err != nil || (got != nil) != test.kept {
 			t.Errorf("%s: credential %v, %v", name, got, err)
 		}
+		stored, err := b.Store.Load()
+		if err != nil || stored == nil {
+			t.Fatalf("%s: stored %v, %v", name, stored, err)
+		}
+		if !stored.RunsAs(b.command()) || got != nil && !got.RunsAs(b.command()) {
+			t.Errorf("%s: the command in the store is %+v", name, stored.Command())
+		}
+		if holder, err := stored.Holder(); err != nil || holder != b.Identity {
+			t.Errorf("%s: holder %v, %v", name, holder, err)
+		}
+	}
+}
+
+// madeByAgent has the agent itself make the tokens of the credential in the store, as where there is no AWS command line.
+func madeByAgent(t *testing.T, b *Bootstrap) {
+	t.Helper()
+	command := b.command()
+	command.Command, command.Args = "/capstan-agent", append([]string{ekstoken.Command}, command.Args[2:len(command.Args)-2]...)
+	err := b.Store.Update(t.Context(), func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.RunningAs(command) })
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

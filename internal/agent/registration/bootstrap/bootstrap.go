@@ -217,9 +217,15 @@ func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, 
 			invalid.Error()+"; registering again")
 		return nil, nil
 	}
-	if other := credential.MadeBy(b.command()); other != nil {
+	command := b.command()
+	if other := credential.MadeBy(command); other != nil {
 		log.FromContext(ctx).Info("The hub credential is not what this agent is to use; registering again", "reason", other.Error())
 		return nil, nil
+	}
+	if command != nil && !credential.RunsAs(command) {
+		if credential, err = b.replaceCommand(ctx, command); err != nil {
+			return nil, err
+		}
 	}
 	b.lack = ""
 	credential.Identity = b.Identity

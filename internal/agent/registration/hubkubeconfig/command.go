@@ -29,8 +29,8 @@ func (c *Credential) Command() *clientcmdapi.ExecConfig {
 	return config.AuthInfos[fleet.KubeconfigUser].Exec
 }
 
-// MadeBy fails if the credential is of another kind than an agent with this command has, or with no certificate if it is nil, or with
-// another command.
+// MadeBy fails if the credential is of another kind than an agent with this command has, which is a certificate if it is nil, or if its
+// own command makes other tokens. The program that makes them does not matter.
 func (c *Credential) MadeBy(command *clientcmdapi.ExecConfig) error {
 	now := c.Command()
 	switch {
@@ -40,10 +40,53 @@ func (c *Credential) MadeBy(command *clientcmdapi.ExecConfig) error {
 		return fmt.Errorf("it is a client certificate, and the agent is to use the command %s", command.Command)
 	case command == nil:
 		return fmt.Errorf("it is the command %s, and the agent is to use a client certificate", now.Command)
-	case now.Command != command.Command || !slices.Equal(now.Args, command.Args):
+	case tokensOf(now) != tokensOf(command):
 		return fmt.Errorf("it is the command %s %q, and the agent is to use %s %q", now.Command, now.Args, command.Command, command.Args)
 	}
 	return nil
+}
+
+// tokens are what a command makes: for an EKS cluster, as a role.
+type tokens struct{ cluster, region, role string }
+
+func tokensOf(command *clientcmdapi.ExecConfig) tokens {
+	value := func(flag string) string {
+		at := slices.Index(command.Args, flag) + 1
+		if at == 0 || at == len(command.Args) {
+			return ""
+		}
+		return command.Args[at]
+	}
+	return tokens{cluster: value("--cluster-name"), region: value("--region"), role: value("--role-arn")}
+}
+
+// RunsAs reports whether the command of the credential is this one, with the same program and arguments.
+func (c *Credential) RunsAs(command *clientcmdapi.ExecConfig) bool {
+	now := c.Command()
+	return now != nil && now.Command == command.Command && slices.Equal(now.Args, command.Args)
+}
+
+// RunningAs is the same credential with another command that makes its tokens.
+func (c *Credential) RunningAs(command *clientcmdapi.ExecConfig) (*Credential, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	made, err := recordedOrigin(name, hub).extension()
+	if err != nil {
+		return nil, err
+	}
+	hub.Extensions = withSettings(made, hub)
+	config.AuthInfos[fleet.KubeconfigUser] = &clientcmdapi.AuthInfo{Exec: command}
+	next := *c
+	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
+		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
+	}
+	return &next, nil
 }
 
 // Expired fails if the credential has a certificate that has expired. Tokens of a command are made again as needed.
