@@ -772,6 +772,53 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
+// AR-03: of two clusters with the same server, the one whose Secret was made first stays registered, and none gets the server of another
+// one by naming it.
+func TestSameServer(t *testing.T) {
+	t.Parallel()
+	made := func(cluster, server string, at time.Time) client.Object {
+		secret := clusterSecret(cluster+"-argo-cluster-secret", cluster, server)
+		secret.Labels[fleet.LabelArgoImported], secret.Labels[fleet.LabelArgoClusterName] = fleet.LabelTrue, cluster
+		secret.Annotations = map[string]string{fleet.AnnotationGitOpsCluster: argo + "/clusters"}
+		secret.CreationTimestamp = metav1.NewTime(at)
+		return secret
+	}
+	now := time.Now().Truncate(time.Second)
+	earlier := now.Add(-time.Second)
+	for name, test := range map[string]struct {
+		secrets []client.Object
+		left    string
+	}{
+		"both are new":       {nil, "c1-argo-cluster-secret"},
+		"one is new":         {[]client.Object{made("c2", "https://same", now)}, "c2-argo-cluster-secret"},
+		"made one by one":    {[]client.Object{made("c1", "https://same", now), made("c2", "https://same/", earlier)}, "c2-argo-cluster-secret"},
+		"made at once":       {[]client.Object{made("c1", "https://same", now), made("c2", "https://same", now)}, "c1-argo-cluster-secret"},
+		"the first moves in": {[]client.Object{made("c1", "https://c1", earlier), made("c2", "https://same", now)}, "c2-argo-cluster-secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := slices.Concat(test.secrets, []client.Object{decided(argo, "c1", "c2"), gitOps(argo)})
+			for _, name := range []string{"c1", "c2"} {
+				cluster, ok := member(name, nil)[0].(*clusterv1.ManagedCluster) // without a tunnel
+				if !ok {
+					t.Fatal("no cluster")
+				}
+				cluster.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://same"}}
+				objects = append(objects, cluster, token(name, "argo"))
+			}
+			f := setUp(t, objects...)
+			for range 3 {
+				g := f.reconcile(argo)
+				f.expectSecrets(test.left)
+				expectFailure(t, g, "SecretOfAnother", argo+"/"+test.left)
+			}
+			if recorded := f.recordedEvents(); strings.Count(recorded, "ClusterRegistered") > 1 {
+				t.Errorf("the events are %s", recorded)
+			}
+		})
+	}
+}
+
 // Whoever writes a GitOpsCluster has nothing made in a namespace that no cluster is registered in: that takes a set that is bound there.
 // What cannot be made, the status says.
 func TestNoGenerator(t *testing.T) {

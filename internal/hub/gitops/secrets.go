@@ -42,8 +42,8 @@ func clusterOf(secret *corev1.Secret) string {
 	return secret.Labels[fleet.LabelArgoClusterName]
 }
 
-// ensureSecret writes the Secret of a cluster. It also returns the names under which one that exists is kept, whether or not it can be
-// written.
+// ensureSecret writes the Secret of a cluster, and adds it to the index. It also returns the names under which one that exists is kept,
+// whether or not it can be written.
 func (c *Controller) ensureSecret(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, index secretIndex,
 	r *registration) (kept []string, err error) {
 	cluster := &clusterv1.ManagedCluster{}
@@ -60,7 +60,11 @@ func (c *Controller) ensureSecret(ctx context.Context, g *appsv1beta1.GitOpsClus
 	if err := index.check(desired); err != nil {
 		return nil, err
 	}
-	return []string{desired.Name}, c.write(ctx, desired, r)
+	if err := c.write(ctx, desired, r); err != nil {
+		return []string{desired.Name}, err
+	}
+	index.add(desired)
+	return []string{desired.Name}, nil
 }
 
 // desiredSecret is what the Secret of a cluster should be.
@@ -117,21 +121,30 @@ func (c *Controller) indexSecrets(ctx context.Context, namespace string) (secret
 	}
 	index := secretIndex{}
 	for i := range list.Items {
-		for _, key := range keysOf(&list.Items[i]) {
-			index[key] = append(index[key], &list.Items[i])
-		}
+		index.add(&list.Items[i])
 	}
 	return index, nil
 }
 
-// keysOf are the name and the server that an Argo CD knows a cluster by, and the ManagedCluster that the hub made the Secret for.
-func keysOf(secret *corev1.Secret) []string {
-	server := strings.TrimRight(string(secret.Data[keyServer]), "/") // as an Argo CD compares them
-	return []string{"name " + string(secret.Data[keyName]), "server " + server, "cluster " + clusterOf(secret)}
+func (index secretIndex) add(secret *corev1.Secret) {
+	for _, key := range keysOf(secret) {
+		index[key] = append(index[key], secret)
+	}
 }
 
-// check finds Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster
-// that the hub has made for another GitOpsCluster counts if it was made before.
+// keysOf are the name and the server that an Argo CD knows a cluster by, and the ManagedCluster that the hub made the Secret for.
+func keysOf(secret *corev1.Secret) []string {
+	return []string{"name " + string(secret.Data[keyName]), "server " + serverOf(secret), "cluster " + clusterOf(secret)}
+}
+
+// serverOf is the server of a Secret, as an Argo CD compares them.
+func serverOf(secret *corev1.Secret) string {
+	return strings.TrimRight(string(secret.Data[keyServer]), "/")
+}
+
+// check finds Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret that the hub has made
+// counts if it was made before: one for the cluster and another GitOpsCluster, and one for another cluster with the same server. To the
+// latter, a Secret that has another server until now gives way: no cluster takes the server of another one by naming it.
 func (index secretIndex) check(desired *corev1.Secret) error {
 	var related []*corev1.Secret
 	for _, key := range keysOf(desired) {
@@ -140,12 +153,16 @@ func (index secretIndex) check(desired *corev1.Secret) error {
 	own := slices.IndexFunc(related, func(s *corev1.Secret) bool { return s.Name == desired.Name && ownerOf(s) == ownerOf(desired) })
 	for _, other := range related {
 		owner, key := ownerOf(other), client.ObjectKeyFromObject(other)
-		made := owner != (types.NamespacedName{}) && clusterOf(other) == clusterOf(desired)
+		made, same := owner != (types.NamespacedName{}), clusterOf(other) == clusterOf(desired)
+		first := made && own >= 0 && isOlder(related[own], other) && (same || serverOf(related[own]) == serverOf(desired))
 		switch {
-		case other.Name == desired.Name, made && owner == ownerOf(desired), made && own >= 0 && isOlder(related[own], other):
-		case made:
+		case other.Name == desired.Name, made && same && owner == ownerOf(desired), first:
+		case made && same:
 			return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s for it, with another credential; leave the cluster to one of "+
 				"the two", owner, key)
+		case made:
+			return obstacle(reasonTaken, "Secret %s, which the hub has made for cluster %s, is for the same server; correct the server of the "+
+				"cluster that has another one, or select only one of the two", key, clusterOf(other))
 		default:
 			return obstacle(reasonTaken, "Secret %s, which was not made for this GitOpsCluster, is for the same name or server; delete that, "+
 				"or leave the cluster to it", key)
