@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // acceptance is one run of "capstan accept".
@@ -266,7 +267,7 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 // requests returns the requests to approve. It fails when the agent of the cluster has no access and gets none.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
-	since := joinrequests.RequestedSince(cluster)
+	since := managedcluster.RequestedSince(cluster)
 	requests, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -151,15 +150,6 @@ func checkSubject(request []byte, cluster string) (commonName string, err error)
 type Rejected struct {
 	Name string
 	Err  error
-}
-
-// creationSkew is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
-const creationSkew = 10 * time.Second
-
-// RequestedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted
-// cluster that had the same name.
-func RequestedSince(cluster *clusterv1.ManagedCluster) time.Time {
-	return cluster.CreationTimestamp.Add(-creationSkew)
 }
 
 // List lists the certificate requests that agents of the cluster made to join, and those that only look so. Those that were

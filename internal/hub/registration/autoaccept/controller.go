@@ -23,6 +23,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -115,15 +116,21 @@ func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedClus
 			return true, nil
 		}
 	}
-	return c.trustedRequest(ctx, cluster.Name)
+	return c.trustedRequest(ctx, cluster)
 }
 
-func (c *Controller) trustedRequest(ctx context.Context, cluster string) (bool, error) {
+// trustedRequest reports whether the hub approved a request of a trusted user for an agent of this cluster, and not of a former one of the
+// same name.
+func (c *Controller) trustedRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
-		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
+	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster.Name}); err != nil {
+		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster.Name, err)
 	}
+	since := managedcluster.RequestedSince(cluster)
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
+		if csr.CreationTimestamp.Time.Before(since) || signingrequest.Outdated(&csr, cluster) {
+			return false
+		}
 		// The label can be changed later, the request cannot.
 		_, _, _, ok := c.GRPC.RequestedAgent(&csr)
 		return ok && signingrequest.ApprovedByHub(&csr) && c.GRPC.FromTrusted(&csr, c.Users)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509/pkix"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,26 +26,38 @@ import (
 )
 
 // R8, RG-14: a cluster that was accepted before is not accepted again, even if its agent has wiped all traces from what it may
-// write.
+// write, and a request for a former cluster of its name accepts none.
 func TestAcceptedOnce(t *testing.T) {
 	t.Parallel()
+	created := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		finalizers []string
-		want       bool
+		finalizers  []string
+		annotations map[string]string
+		requested   time.Duration // after the cluster was created
+		want        bool
 	}{
-		"new":             {want: true},
-		"accepted before": {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
+		"new":                            {want: true},
+		"accepted before":                {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
+		"requested just before":          {requested: -10 * time.Second, want: true},
+		"requested for a former cluster": {requested: -11 * time.Second, want: false},
+		"requested since certificates hold": {annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: true},
+		"requested before certificates hold": {annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:01Z"}, want: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: test.finalizers}}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: test.finalizers,
+				Annotations: test.annotations, CreationTimestamp: metav1.NewTime(created)}}
+			request := approvedRequest(t, "c1", "trusted")
+			request.CreationTimestamp = metav1.NewTime(created.Add(test.requested))
 			scheme := runtime.NewScheme()
 			for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, clusterv1.AddToScheme} {
 				if err := add(scheme); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, approvedRequest(t, "c1", "trusted")).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, request).Build()
 			controller := autoaccept.New(c, autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
@@ -55,8 +68,9 @@ func TestAcceptedOnce(t *testing.T) {
 			if cluster.Spec.HubAcceptsClient != test.want {
 				t.Errorf("accepted: %v, want %v", cluster.Spec.HubAcceptsClient, test.want)
 			}
-			if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
-				t.Error("there is no finalizer")
+			marked := controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster)
+			if marked != (test.want || test.finalizers != nil) {
+				t.Errorf("the finalizers are %q", cluster.Finalizers)
 			}
 		})
 	}
