@@ -9,8 +9,8 @@ import (
 
 // Budgets of CEL expressions, in the cost units of Kubernetes. A unit takes between half a microsecond and a microsecond.
 const (
-	// celBudget is for the first evaluation of all clusters of a class together. For 10,000 clusters it is enough for expressions
-	// that read hundreds of claims each.
+	// celBudget is for the first evaluation of all members of the cluster sets of a class together. For 10,000 clusters it is enough for
+	// expressions that read hundreds of claims each.
 	celBudget = 2 * celconfig.RuntimeCELCostBudget
 	// celRate is what the placements of one namespace may cost per second on average, about a quarter of a processor, and celBurst
 	// what they may cost at once.
@@ -31,7 +31,7 @@ type celEvaluation struct {
 
 	complete   bool  // whether all clusters were evaluated once; placements are pending until then
 	deferred   bool  // whether placements were scheduled to report that the namespace has no budget left
-	cost       int64 // of the first evaluations of all clusters
+	cost       int64 // of the first evaluations of all members
 	overBudget bool  // whether cost exceeds celBudget: the placements are misconfigured
 
 	// cancelled makes a running batch skip the clusters of this evaluation.
@@ -40,10 +40,11 @@ type celEvaluation struct {
 
 // celResult is the result for one cluster. The zero value is that of a cluster that was never evaluated.
 type celResult struct {
-	evaluated bool // at least once
-	matched   bool // when it was last evaluated
-	upToDate  bool // whether that was in its present state
-	waiting   bool // whether it is in celEvaluation.waiting, which it is not while it is in a batch
+	evaluated bool  // at least once
+	matched   bool  // when it was last evaluated
+	upToDate  bool  // whether that was in its present state
+	waiting   bool  // whether it is in celEvaluation.waiting, which it is not while it is in a batch
+	cost      int64 // of the first evaluation
 }
 
 // result returns the result for a cluster, to read or to set.
@@ -107,7 +108,14 @@ func (e *celEvaluation) remove(c *cluster) {
 	if e.result(c).waiting {
 		e.waiting = slices.DeleteFunc(e.waiting, func(other *cluster) bool { return other == c })
 	}
-	*e.result(c) = celResult{}
+	e.reset(c)
+}
+
+// reset makes a cluster one that was never evaluated, which costs nothing.
+func (e *celEvaluation) reset(c *cluster) {
+	result := e.result(c)
+	e.cost -= result.cost
+	*result = celResult{}
 }
 
 // retainMembers removes the results for clusters that are no members any more, and reports whether all members were evaluated.
@@ -118,7 +126,7 @@ func (sn *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
 		if e.class.has(c) {
 			evaluated = evaluated && e.result(c).evaluated
 		} else {
-			*e.result(c) = celResult{}
+			e.reset(c)
 		}
 	}
 	return evaluated

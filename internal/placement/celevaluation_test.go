@@ -296,6 +296,41 @@ func TestNewMembersOfASet(t *testing.T) {
 	wantClusters(t, result, "c2")
 }
 
+// What the expressions cost for clusters that have left counts no more, however they left, and once for those that return.
+func TestCostOfFormerMembers(t *testing.T) {
+	t.Parallel()
+	other := set("default")
+	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fleet.LabelClusterSet: "other"}}}
+	for name, leave := range map[string]func(*Scheduler){
+		"deleted":         func(s *Scheduler) { s.DeleteCluster("c1") },
+		"in another set":  func(s *Scheduler) { s.SetCluster(newMember("c1", fleet.LabelClusterSet+"=other")) },
+		"by the selector": func(s *Scheduler) { s.SetClusterSet(other) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p := newFleet(newMember("c1"), newMember("c2", fleet.LabelClusterSet+"=other")), newPlacement(withCostlyCEL(1))
+			wantClusters(t, schedule(t, s, p), "c1")
+			s.evaluations.celBudget = 2 * s.snapshot.placements[keyOf(p)].class.evaluation.cost
+			for range 3 {
+				leave(s)
+				schedule(t, s, p)
+				s.SetClusterSet(set("default"))
+				s.SetCluster(newMember("c1"))
+				schedule(t, s, p)
+				evaluateAll(s)
+				wantClusters(t, schedule(t, s, p), "c1")
+			}
+			s.SetClusterSet(other)
+			result := schedule(t, s, p)
+			if result.Misconfigured != nil {
+				t.Errorf("one cluster costs too much: %v", result.Misconfigured)
+			}
+			wantClusters(t, result, "c2")
+		})
+	}
+}
+
 // Each class of placements is evaluated in a batch of its own, and once.
 func TestBatchesOfManyPlacements(t *testing.T) {
 	t.Parallel()
