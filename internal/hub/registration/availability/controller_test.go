@@ -235,16 +235,20 @@ func TestOwnLease(t *testing.T) {
 	})
 }
 
-// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong.
+// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong. One that comes later does.
 func TestHeartbeatThatWaited(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		stands time.Duration
-		want   metav1.ConditionStatus
+		stands   time.Duration
+		renewals int // of the hub's own Lease, before the heartbeat comes
+		want     metav1.ConditionStatus
 	}{
-		"the hub stood still":   {time.Hour, ""},
-		"the hub was there":     {time.Second, metav1.ConditionFalse},
-		"its clock is set back": {-time.Minute, metav1.ConditionFalse},
+		"the hub stood still":            {time.Hour, 0, ""},
+		"the hub stood still until then": {time.Hour, 1, ""},
+		"the hub stood still lately":     {time.Hour, 6, ""},
+		"the hub stood still before":     {time.Hour, 7, metav1.ConditionFalse},
+		"the hub was there":              {time.Second, 0, metav1.ConditionFalse},
+		"its clock is set back":          {-time.Minute, 0, metav1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,6 +256,12 @@ func TestHeartbeatThatWaited(t *testing.T) {
 			h.join(t)
 			h.renewOwnOnce(t.Context())
 			h.clock.Step(test.stands)
+			for i := range test.renewals {
+				if i > 0 {
+					h.clock.Step(ownInterval)
+				}
+				h.renewOwnOnce(t.Context())
+			}
 			waited := lease(h.clock.Now().Add(-time.Hour + time.Second))
 			waited.Name = "managed-cluster-lease"
 			h.onLease(t.Context(), waited)

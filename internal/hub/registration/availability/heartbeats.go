@@ -9,6 +9,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// longestWait is for how long after an interruption heartbeats may come that have waited: agents give a renewal up after half of that.
+const longestWait = time.Minute
+
 // heartbeats has the times at which the hub received the last heartbeat of each cluster. It uses the hub's clock, because that of the
 // cluster, whose time is in the heartbeat, may be wrong.
 type heartbeats struct {
@@ -136,11 +139,12 @@ func (h *heartbeats) refusedOwn() {
 	h.lastReceived = time.Time{}
 }
 
-// waited reports whether a heartbeat was sent before the last interruption ended: it may have waited for the hub.
+// waited reports whether a heartbeat may have waited for the hub: it was sent before the last interruption ended, and received at most
+// longestWait after that. One with such a time that is received later is of a cluster whose clock is behind.
 func (h *heartbeats) waited(last heartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.interruption() > 0 || last.renewTime.Time.Before(h.resumed)
+	return h.interruption() > 0 || last.renewTime.Time.Before(h.resumed) && last.received.Before(h.resumed.Add(longestWait))
 }
 
 func (h *heartbeats) forget(cluster string) {
