@@ -103,7 +103,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(Clients{Client: mgr.GetClient(), Live: live, Clusters: capi}, mgr.GetEventRecorder("cluster-import-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-import").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or(
-			predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{}), conditionRemoved()))).
+			predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{}), importRequested()))).
 		WatchesRawSource(clusters.Events(handler.EnqueueRequestsFromMapFunc(c.ofCAPI), nil, phaseChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -118,12 +118,12 @@ func phaseChanged() predicate.Predicate {
 	}}
 }
 
-// conditionRemoved matches updates by which somebody requests another import.
-func conditionRemoved() predicate.Predicate {
+// importRequested matches updates by which somebody requests another import: the last condition that keeps the hub from it is removed.
+func importRequested() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*clusterv1.ManagedCluster)
 		is, isOK := e.ObjectNew.(*clusterv1.ManagedCluster)
-		return ok && isOK && imported(was) && !imported(is)
+		return ok && isOK && !awaits(was) && awaits(is)
 	}}
 }
 

@@ -341,9 +341,46 @@ func TestWakes(t *testing.T) {
 		!phaseChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		t.Error("the wrong changes matter")
 	}
-	if !conditionRemoved().Update(event.UpdateEvent{ObjectOld: imported, ObjectNew: accepted("milan", nil)}) ||
-		conditionRemoved().Update(event.UpdateEvent{ObjectOld: accepted("milan", nil), ObjectNew: imported}) {
-		t.Error("an import is not repeated on demand")
+}
+
+// RG-47: another import is requested by the removal of the conditions that the hub has imported the cluster and that it has joined, in
+// any order.
+func TestImportedAgain(t *testing.T) {
+	t.Parallel()
+	with := func(conditions ...string) *clusterv1.ManagedCluster {
+		cluster := accepted("rome", nil)
+		for _, condition := range conditions {
+			meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "x"})
+		}
+		return cluster
+	}
+	const imported, joined = "ManagedClusterImportSucceeded", "ManagedClusterJoined"
+	for name, test := range map[string]struct {
+		before, after *clusterv1.ManagedCluster
+		want          bool
+	}{
+		"before it has joined":           {with(imported), with(), true},
+		"both":                           {with(imported, joined), with(), true},
+		"the other was removed before":   {with(joined), with(), true},
+		"it has joined":                  {with(imported, joined), with(joined), false},
+		"the hub has imported it":        {with(imported, joined), with(imported), false},
+		"the hub imports it":             {with(), with(imported), false},
+		"it joins":                       {with(), with(joined), false},
+		"nothing of that has been or is": {with(), with(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := importRequested().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+				t.Errorf("another import is requested: %t, want %t", got, test.want)
+			}
+			s := setUp(t, test.after, capiCluster("rome", "rome", "Provisioned"), secret("rome", "rome-kubeconfig", "value"))
+			if _, err := s.reconcile("rome"); err != nil {
+				t.Fatal(err)
+			}
+			if installed := len(s.installed) == 1; test.want && !installed {
+				t.Errorf("installed in %v", s.installed)
+			}
+		})
 	}
 }
 
