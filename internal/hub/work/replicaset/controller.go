@@ -126,6 +126,9 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.recordOutcome(ctx, s); err != nil {
 		return 0, err
 	}
+	if err := c.keepPredecessors(ctx, s); err != nil {
+		return 0, err
+	}
 	failed := c.writeWorks(ctx, s)
 	refused := refused(failed)
 	c.waiting.set(client.ObjectKeyFromObject(set), s.passedOver(), refused)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
@@ -75,10 +76,9 @@ type change struct {
 }
 
 // writeWorks makes the changes that the plans require, and returns the errors. Deletions start when all others are done. A cluster where
-// one of these has failed keeps its works, and so does one that waits for a successor.
+// one of these has failed keeps its works.
 func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Errors {
 	failed := c.write(ctx, s.changes())
-	s.keepPredecessors()
 	for _, p := range s.placements {
 		p.keep(sortedKeys(failed))
 	}
@@ -87,29 +87,63 @@ func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Error
 }
 
 // keepPredecessors keeps the works on clusters that wait for a successor: a cluster that gets its objects from another placement now does
-// not lose them in between.
-func (s *snapshot) keepPredecessors() {
-	awaits := s.awaitsSuccessor()
-	for _, p := range s.placements {
-		p.keep(slices.DeleteFunc(p.plan.Names(rollout.Remove), func(cluster string) bool { return !awaits(cluster) }))
+// not lose them in between. While it is not known what a placement selects, these are also the works of placements that have left the set
+// or select no cluster any more, where the namespace of the set has a right to the cluster.
+func (c *Controller) keepPredecessors(ctx context.Context, s *snapshot) error {
+	awaiting := s.awaitSuccessor()
+	replaced, err := c.mayBeReplaced(ctx, s)
+	if err != nil {
+		return err
 	}
-	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaits(w.Namespace) })
+	for _, p := range s.placements {
+		p.keep(slices.DeleteFunc(p.plan.Names(rollout.Remove), func(cluster string) bool {
+			return !awaiting[cluster] && (len(p.selected) > 0 || !replaced[cluster])
+		}))
+	}
+	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaiting[w.Namespace] || replaced[w.Namespace] })
+	return nil
 }
 
-// awaitsSuccessor returns which clusters may not lose a work yet: those that a placement selects whose work there is not applied, and all
-// of them while it is not known what a placement selects, except those that the set has no right to.
-func (s *snapshot) awaitsSuccessor() func(cluster string) bool {
-	awaiting, unknown := map[string]bool{}, false
+// awaitSuccessor returns the clusters that a placement selects whose work there is not applied.
+func (s *snapshot) awaitSuccessor() map[string]bool {
+	awaiting := map[string]bool{}
 	for _, p := range s.placements {
-		unknown = unknown || !p.known()
 		for _, cluster := range p.selected {
 			if !p.works[cluster.Name].applied() {
 				awaiting[cluster.Name] = true
 			}
 		}
 	}
-	passedOver := s.passedOver()
-	return func(cluster string) bool { return awaiting[cluster] || unknown && !passedOver[cluster] }
+	return awaiting
+}
+
+// mayBeReplaced returns the clusters whose works may have a successor of a placement of which it is not known yet what it selects.
+func (c *Controller) mayBeReplaced(ctx context.Context, s *snapshot) (map[string]bool, error) {
+	may := map[string]bool{}
+	if !slices.ContainsFunc(s.placements, func(p *placement) bool { return !p.known() }) {
+		return may, nil
+	}
+	names := map[string]bool{}
+	for _, w := range s.loose {
+		names[w.Namespace] = true
+	}
+	for _, p := range s.placements {
+		for _, name := range p.plan.Names(rollout.Remove) {
+			names[name] = true
+		}
+	}
+	decision := clusterv1beta1.PlacementDecision{}
+	for name := range names {
+		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+	}
+	clusters, _, err := c.selected.Clusters(ctx, s.set.Namespace, []clusterv1beta1.PlacementDecision{decision})
+	if err != nil {
+		return nil, err
+	}
+	for _, cluster := range clusters {
+		may[cluster.Name] = true
+	}
+	return may, nil
 }
 
 // applied reports whether the work is there to stay, and its agent has applied it as it is.
