@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
@@ -102,6 +103,17 @@ func (h *signingHub) sign(encoded []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
+// leaveFor has an agent leave its hub, where there is a second one.
+func leaveFor(t *testing.T, b *Bootstrap, second *clientcmdapi.Config) {
+	t.Helper()
+	b.Record = func(string, string, string, string, ...any) {}
+	b.Kubeconfigs = append(b.Kubeconfigs, filepath.Join(t.TempDir(), "second"))
+	if err := clientcmd.WriteToFile(*second, b.Kubeconfigs[1]); err != nil {
+		t.Fatal(err)
+	}
+	b.Leave(false)
+}
+
 // RG-12: an agent that turns to another hub requests one certificate of it. When it is issued and the hub has not accepted the cluster yet,
 // the agent goes on with it.
 func TestCertificateBeforeAcceptance(t *testing.T) {
@@ -110,12 +122,7 @@ func TestCertificateBeforeAcceptance(t *testing.T) {
 	hub := &signingHub{T: t}
 	second := serve(t, hub.ServeHTTP)
 	b, _ := registered(t, first, first)
-	b.Record = func(string, string, string, string, ...any) {}
-	b.Kubeconfigs = append(b.Kubeconfigs, filepath.Join(t.TempDir(), "second"))
-	if err := clientcmd.WriteToFile(*second, b.Kubeconfigs[1]); err != nil {
-		t.Fatal(err)
-	}
-	b.Leave(false)
+	leaveFor(t, b, second)
 	attempt := func() error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -178,12 +185,7 @@ func TestBackToTheHubThatWasLeft(t *testing.T) {
 				undecided.answer(w, test.body)
 			})
 			b, _ := registered(t, first, first)
-			b.Record = func(string, string, string, string, ...any) {}
-			b.Kubeconfigs = append(b.Kubeconfigs, filepath.Join(t.TempDir(), "second"))
-			if err := clientcmd.WriteToFile(*second, b.Kubeconfigs[1]); err != nil {
-				t.Fatal(err)
-			}
-			b.Leave(false)
+			leaveFor(t, b, second)
 			if err := b.attempt(ctx); (err == nil) != test.back {
 				t.Errorf("attempt: %v", err)
 			}

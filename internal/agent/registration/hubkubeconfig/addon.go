@@ -20,13 +20,9 @@ var (
 // ForAddOn is a hub kubeconfig for the agent of an add-on: the transport to the hub is the agent's own, proxy and CA
 // bundle included.
 func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	_, name, hub, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return nil, err
 	}
 	cluster := hub.DeepCopy()
 	cluster.Extensions = nil // they are for the agent alone

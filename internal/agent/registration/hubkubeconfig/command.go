@@ -68,13 +68,9 @@ func (c *Credential) RunsAs(command *clientcmdapi.ExecConfig) bool {
 
 // RunningAs is the same credential with another command that makes its tokens.
 func (c *Credential) RunningAs(command *clientcmdapi.ExecConfig) (*Credential, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	config, name, hub, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return nil, err
 	}
 	made, err := recordedOrigin(name, hub).extension()
 	if err != nil {
@@ -82,11 +78,7 @@ func (c *Credential) RunningAs(command *clientcmdapi.ExecConfig) (*Credential, e
 	}
 	hub.Extensions = withSettings(made, hub)
 	config.AuthInfos[fleet.KubeconfigUser] = &clientcmdapi.AuthInfo{Exec: command}
-	next := *c
-	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
-		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
-	}
-	return &next, nil
+	return c.with(config)
 }
 
 // Expired fails if the credential has a certificate that has expired. Tokens of a command are made again as needed.

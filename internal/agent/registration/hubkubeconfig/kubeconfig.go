@@ -101,15 +101,32 @@ func hubCluster(config *clientcmdapi.Config) (string, *clientcmdapi.Cluster, err
 	return current.Cluster, hub, nil
 }
 
+// read returns the kubeconfig of the credential, with the name and the content of its cluster, which is the hub.
+func (c *Credential) read() (config *clientcmdapi.Config, name string, hub *clientcmdapi.Cluster, err error) {
+	if config, err = clientcmd.Load(c.Kubeconfig); err != nil {
+		return nil, "", nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	if name, hub, err = hubCluster(config); err != nil {
+		return nil, "", nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	return config, name, hub, nil
+}
+
+// with is the same credential with another kubeconfig.
+func (c *Credential) with(config *clientcmdapi.Config) (*Credential, error) {
+	next := *c
+	var err error
+	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
+		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
+	}
+	return &next, nil
+}
+
 // Valid checks the credential by itself, without a bootstrap kubeconfig to compare it with. The error says why it cannot be used
 // under this identity.
 func (c *Credential) Valid(id identity.Identity, now time.Time) error {
-	config, err := clientcmd.Load(c.Kubeconfig)
-	if err != nil {
-		return fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	if _, _, err := hubCluster(config); err != nil {
-		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	if _, _, _, err := c.read(); err != nil {
+		return err
 	}
 	if c.Command() != nil {
 		holder, err := c.Holder()

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/agent/hubaccess"
@@ -88,13 +87,9 @@ func (c *Credential) succeeding(earlier *Credential) (*Credential, error) {
 	if before.MovedFrom == "" {
 		return c, nil
 	}
-	config, err := clientcmd.Load(c.Kubeconfig)
+	config, name, hub, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return nil, err
 	}
 	now := recordedOrigin(name, hub)
 	if before.Server != now.Server {
@@ -106,21 +101,13 @@ func (c *Credential) succeeding(earlier *Credential) (*Credential, error) {
 		return nil, err
 	}
 	hub.Extensions = withSettings(made, hub)
-	next := *c
-	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
-		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
-	}
-	return &next, nil
+	return c.with(config)
 }
 
 func (c *Credential) origin() (origin, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	_, name, hub, err := c.read()
 	if err != nil {
-		return origin{}, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return origin{}, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return origin{}, err
 	}
 	return recordedOrigin(name, hub), nil
 }
@@ -202,36 +189,24 @@ func withoutPassword(text string) string {
 
 // TrustBundle is the CA bundle with which the hub is verified, in PEM; nil if that is left to the machine.
 func (c *Credential) TrustBundle() ([]byte, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	_, _, hub, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	_, hub, err := hubCluster(config)
-	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return nil, err
 	}
 	return hub.CertificateAuthorityData, nil
 }
 
 // WithTrustBundle is the same credential with another CA bundle.
 func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	config, name, hub, err := c.read()
 	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return nil, err
 	}
 	if hub.Extensions, err = recordedOrigin(name, hub).extension(); err != nil {
 		return nil, err
 	}
 	hub.CertificateAuthority, hub.CertificateAuthorityData = "", bundle
-	next := *c
-	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
-		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
-	}
-	return &next, nil
+	return c.with(config)
 }
 
 // For is the same client certificate, or command, in a kubeconfig for what a bootstrap kubeconfig says of the same hub now.

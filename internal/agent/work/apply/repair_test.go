@@ -288,16 +288,23 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
-// A new generation of the work is applied at once and once, whatever is in dispute. The condition goes, and comes back with the next
-// repair.
-func TestNewGenerationInDispute(t *testing.T) {
-	t.Parallel()
+// inDispute is the work a, whose Deployment has been scaled by others so often that it is not repaired yet.
+func inDispute(t *testing.T) *disputed {
+	t.Helper()
 	d := newDisputed(t, deploys("a", 2, ""))
 	d.pass(t)
 	for range 10 {
 		scale(3)(d)
 		d.pass(t)
 	}
+	return d
+}
+
+// A new generation of the work is applied at once and once, whatever is in dispute. The condition goes, and comes back with the next
+// repair.
+func TestNewGenerationInDispute(t *testing.T) {
+	t.Parallel()
+	d := inDispute(t)
 	if o := d.outcome("a"); o.dispute == nil || o.backoffUntil.IsZero() || o.err != nil || o.requeueAt != o.backoffUntil {
 		t.Fatalf("not held back: %+v", o)
 	}
@@ -325,12 +332,7 @@ func TestNewGenerationInDispute(t *testing.T) {
 // Another manifest is applied at once, whatever is in dispute, also under the same generation: a hub that was restored counts them anew.
 func TestSameGenerationInDispute(t *testing.T) {
 	t.Parallel()
-	d := newDisputed(t, deploys("a", 2, ""))
-	d.pass(t)
-	for range 10 {
-		scale(3)(d)
-		d.pass(t)
-	}
+	d := inDispute(t)
 	if o := d.outcome("a"); o.dispute == nil || o.backoffUntil.IsZero() {
 		t.Fatalf("not held back: %+v", o)
 	}
