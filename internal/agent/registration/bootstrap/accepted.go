@@ -15,15 +15,16 @@ import (
 )
 
 // awaitAccepted waits until the hub has set the ManagedCluster up. An agent that starts to work earlier is refused, and backs off for
-// longer than the hub needs. A ManagedCluster that is deleted meanwhile is created again: its agent still asks.
-func (b *Bootstrap) awaitAccepted(ctx context.Context, hub client.WithWatch) error {
-	return retry.Until(ctx, func(ctx context.Context) (bool, error) {
+// longer than the hub needs. A ManagedCluster that is deleted meanwhile is created again, as its agent still asks, which ends the wait.
+func (b *Bootstrap) awaitAccepted(ctx context.Context, hub client.WithWatch) (recreated bool, err error) {
+	err = retry.Until(ctx, func(ctx context.Context) (bool, error) {
 		accepted, gone, err := watchAccepted(ctx, hub, b.Identity.Cluster)
 		if gone {
-			_, err = b.ensureManagedCluster(ctx, hub)
+			recreated, err = b.ensureManagedCluster(ctx, hub)
 		}
-		return accepted, err
+		return accepted || recreated, err
 	})
+	return recreated, err
 }
 
 // watchAccepted watches the ManagedCluster until it is accepted, or gone, or the watch ends. Of one that was gone before, a watch has no

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/x509"
@@ -144,6 +145,33 @@ func TestCertificateBeforeAcceptance(t *testing.T) {
 	}
 	if credential, err := b.Store.Load(); err != nil || credential.MadeFor(second) != nil {
 		t.Errorf("the credential is not for the second hub: %v", err)
+	}
+}
+
+// RG-12: an agent whose ManagedCluster is deleted while it waits creates it again, and requests another certificate: requests for a former
+// ManagedCluster do not count when it is accepted.
+func TestRequestForACreatedAgain(t *testing.T) {
+	t.Parallel()
+	first := newHub(t, http.StatusInternalServerError)
+	hub := &signingHub{T: t}
+	second := serve(t, hub.ServeHTTP)
+	b, _ := registered(t, first, first)
+	leaveFor(t, b, second)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watches := 0
+	hub.waits = func() { // under the lock; a watch without an event is one of a ManagedCluster that is gone
+		if watches++; watches > 1 {
+			cancel()
+		}
+	}
+	if err := b.attempt(ctx); err == nil {
+		t.Error("the hub has accepted the cluster")
+	}
+	hub.mu.Lock()
+	defer hub.mu.Unlock()
+	if len(hub.requests) != 2 || bytes.Equal(hub.requests[0].Spec.Request, hub.requests[1].Spec.Request) {
+		t.Errorf("%d requests of a certificate, or the same one twice", len(hub.requests))
 	}
 }
 

@@ -103,8 +103,10 @@ func (b *Bootstrap) registerByAWS(ctx context.Context, hub client.WithWatch, c *
 	if err != nil {
 		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 	}
-	if err := b.awaitAccepted(ctx, hub); err != nil {
-		return err
+	for waits := true; waits; {
+		if waits, err = b.awaitAccepted(ctx, hub); err != nil {
+			return err
+		}
 	}
 	if err := b.awaitAuthenticated(ctx, credential); err != nil {
 		return err

@@ -275,6 +275,19 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	if b.AWS != nil {
 		return b.registerByAWS(ctx, hub, c)
 	}
+	for {
+		if err := b.obtain(ctx, hub, c, config.Host, created); err != nil {
+			return err
+		}
+		// A request is for the ManagedCluster that there was: to accept the one that has been created again, the hub needs another.
+		if created, err = b.awaitAccepted(ctx, hub); err != nil || !created {
+			return err
+		}
+	}
+}
+
+// obtain requests a certificate, and stores it as the credential for the hub.
+func (b *Bootstrap) obtain(ctx context.Context, hub client.WithWatch, c *candidate, host string, created bool) error {
 	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime,
 		Signer: b.access().Signer, Brokered: b.access().Brokered, NewCluster: created, Record: b.Record}
 	certificate, key, err := requester.Request(ctx)
@@ -290,8 +303,8 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	}
 	// From now on, the credential is of this hub: if the wait for its acceptance ends early, the next attempt goes on with it.
 	b.registered, b.left = true, nil
-	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", config.Host)
-	return b.awaitAccepted(ctx, hub)
+	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", host)
+	return nil
 }
 
 // reportHub logs and records once which hub the agent turns to.
