@@ -240,15 +240,17 @@ func TestHeartbeatThatWaited(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		stands   time.Duration
-		renewals int // of the hub's own Lease, before the heartbeat comes
+		renewals int           // of the hub's own Lease, before the heartbeat comes
+		written  time.Duration // before that
 		want     metav1.ConditionStatus
 	}{
-		"the hub stood still":            {time.Hour, 0, ""},
-		"the hub stood still until then": {time.Hour, 1, ""},
-		"the hub stood still lately":     {time.Hour, 6, ""},
-		"the hub stood still before":     {time.Hour, 7, metav1.ConditionFalse},
-		"the hub was there":              {time.Second, 0, metav1.ConditionFalse},
-		"its clock is set back":          {-time.Minute, 0, metav1.ConditionFalse},
+		"the hub stood still":                   {time.Hour, 0, 0, ""},
+		"the hub stood still until then":        {time.Hour, 1, 0, ""},
+		"the hub stood still lately":            {time.Hour, 6, 0, ""},
+		"the hub stood still before":            {time.Hour, 7, 0, metav1.ConditionFalse},
+		"it stood still, and learns of it late": {time.Hour, 7, 2 * time.Minute, ""},
+		"the hub was there":                     {time.Second, 0, 0, metav1.ConditionFalse},
+		"its clock is set back":                 {-time.Minute, 0, 0, metav1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,6 +266,7 @@ func TestHeartbeatThatWaited(t *testing.T) {
 			}
 			waited := lease(h.clock.Now().Add(-time.Hour + time.Second))
 			waited.Name = "managed-cluster-lease"
+			waited.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(h.clock.Now().Add(-test.written)))}}
 			h.onLease(t.Context(), waited)
 			h.reconcile(t, 0, "")
 			cluster := &clusterv1.ManagedCluster{}

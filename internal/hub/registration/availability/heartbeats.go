@@ -35,8 +35,10 @@ type grace struct {
 // heartbeat has the time in the lease, when it was written to the API server, and since when this process knows of it.
 type heartbeat struct {
 	renewTime metav1.MicroTime
-	received  time.Time
-	known     moment
+	// written is when the API server wrote it, and received when the hub learned of it.
+	written  time.Time
+	received time.Time
+	known    moment
 }
 
 // moment is a time by the wall clock, which goes on while a machine is suspended, and what was lost by then.
@@ -62,13 +64,14 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	if known && last.renewTime.Equal(&renewed) {
 		return
 	}
+	written := writtenAt(lease, h.now())
 	received := h.now()
 	if !known {
-		received = writtenAt(lease, received)
+		received = written
 	} else if !h.lastReceived.IsZero() {
 		h.endInterruption()
 	}
-	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received, known: h.moment()}
+	h.last[lease.Namespace] = heartbeat{renewTime: renewed, written: written, received: received, known: h.moment()}
 }
 
 // of returns the last heartbeat of a cluster; ok is false if there was none.
@@ -139,12 +142,12 @@ func (h *heartbeats) refusedOwn() {
 	h.lastReceived = time.Time{}
 }
 
-// waited reports whether a heartbeat may have waited for the hub: it was sent before the last interruption ended, and received at most
-// longestWait after that. One with such a time that is received later is of a cluster whose clock is behind.
+// waited reports whether a heartbeat may have waited for the hub: it was sent before the last interruption ended, and written at most
+// longestWait after that. One with such a time that is written later is of a cluster whose clock is behind.
 func (h *heartbeats) waited(last heartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.interruption() > 0 || last.renewTime.Time.Before(h.resumed) && last.received.Before(h.resumed.Add(longestWait))
+	return h.interruption() > 0 || last.renewTime.Time.Before(h.resumed) && last.written.Before(h.resumed.Add(longestWait))
 }
 
 func (h *heartbeats) forget(cluster string) {
