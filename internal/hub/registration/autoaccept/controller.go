@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -128,11 +129,16 @@ func (c *Controller) trustedRequest(ctx context.Context, cluster *clusterv1.Mana
 	}
 	since := managedcluster.RequestedSince(cluster)
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
-		if csr.CreationTimestamp.Time.Before(since) || signingrequest.Outdated(&csr, cluster) {
-			return false
-		}
 		// The label can be changed later, the request cannot.
 		_, _, _, ok := c.GRPC.RequestedAgent(&csr)
-		return ok && signingrequest.ApprovedByHub(&csr) && c.GRPC.FromTrusted(&csr, c.Users)
+		if !ok || !signingrequest.ApprovedByHub(&csr) || !c.GRPC.FromTrusted(&csr, c.Users) {
+			return false
+		}
+		if csr.CreationTimestamp.Time.Before(since) || signingrequest.Outdated(&csr, cluster) {
+			log.FromContext(ctx).Info("A request of a trusted user is for a former cluster of the name and does not have this one accepted",
+				"certificateSigningRequest", csr.Name)
+			return false
+		}
+		return true
 	}), nil
 }
