@@ -40,7 +40,7 @@ type Options struct {
 // Register adds the controllers to the manager. Its scheme needs RBAC, CertificateSigningRequests, clusters, works and add-ons.
 func Register(mgr ctrl.Manager, o Options) error {
 	err := errors.Join(
-		signingrequest.AddIndex(context.Background(), mgr.GetFieldIndexer()),
+		signingrequest.AddAddOnIndex(context.Background(), mgr.GetFieldIndexer()),
 		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue,
 			Clock: o.Clock}),
 		approve.Register(mgr, approve.Options{Catalogue: o.Catalogue, Requeue: o.Requeue, Clock: o.Clock}),

@@ -204,6 +204,11 @@ func acceptsByItself(o Options) bool {
 	return len(o.AutoApprovedARNs) > 0 || hasAutoApprovedUsers(o)
 }
 
+// readsRequestsOfClusters is so for the controllers that look for the certificate requests of one cluster.
+func readsRequestsOfClusters(o Options) bool {
+	return hasCertificates(o) || acceptsByItself(o) || hasPendingClusterExpiry(o)
+}
+
 func hasCertificates(o Options) bool { return !o.WithoutCertificates }
 
 func registerAutoAccept(mgr ctrl.Manager, o Options) error {
@@ -301,6 +306,9 @@ var apart = []group{serviceAccounts, gatewayCredentials, access}
 // groups is every controller of the hub.
 var groups = []group{
 	{name: GroupRegistration, reads: registrationReads, controllers: []registration{
+		{readsRequestsOfClusters, func(mgr ctrl.Manager, _ Options) error {
+			return signingrequest.AddClusterIndex(context.Background(), mgr.GetFieldIndexer())
+		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.enabled(featuregates.ResourceCleanup), Clock: o.Clock})
 		}},

@@ -178,7 +178,7 @@ func allControllers(t *testing.T) []reflect.Value {
 		BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount}, Access: newAccess(),
 		Gates: set(t, "ClusterImporter=true,ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true,"+
 			"SIGPlacementDecision=true")}))
-	want := 3 // in the group addon, one entry registers three controllers, two register two, and another one indexes only
+	want := 2 // in the group addon, one entry registers three controllers, and two register two; there and in registration, one indexes only
 	for _, g := range groups {
 		want += len(g.controllers)
 	}

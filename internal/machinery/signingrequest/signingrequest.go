@@ -89,13 +89,33 @@ func OutdatedMessage(cluster client.Object) string {
 		cluster.GetName(), fleet.AnnotationCredentialsNotBefore, cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
 }
 
-// indexAddOn of requests is the ManagedClusterAddOn that they are labelled to be of.
-const indexAddOn = "certrequest.addon"
+// Indexes of requests: the ManagedCluster and the ManagedClusterAddOn that they are labelled to be of.
+const (
+	IndexCluster = "certrequest.cluster"
+	indexAddOn   = "certrequest.addon"
+)
 
-// AddIndex adds the index that OfAddOn reads through. Of all requests of a fleet, few are of one add-on.
-func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, indexAddOn, addOnOf); err != nil {
-		return fmt.Errorf("index CertificateSigningRequests by %s: %w", indexAddOn, err)
+// AddClusterIndex adds the index that OfCluster selects by. Of all requests of a fleet, few are of one cluster.
+func AddClusterIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	return addIndex(ctx, indexer, IndexCluster, ClusterOf)
+}
+
+// AddAddOnIndex adds the index that OfAddOn reads through.
+func AddAddOnIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	return addIndex(ctx, indexer, indexAddOn, addOnOf)
+}
+
+func addIndex(ctx context.Context, indexer client.FieldIndexer, name string, of client.IndexerFunc) error {
+	if err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, name, of); err != nil {
+		return fmt.Errorf("index CertificateSigningRequests by %s: %w", name, err)
+	}
+	return nil
+}
+
+// ClusterOf are the values of IndexCluster.
+func ClusterOf(csr client.Object) []string {
+	if cluster := csr.GetLabels()[fleet.LabelClusterName]; cluster != "" {
+		return []string{cluster}
 	}
 	return nil
 }
@@ -108,8 +128,11 @@ func addOnOf(csr client.Object) []string {
 	return []string{client.ObjectKey{Namespace: cluster, Name: addOn}.String()}
 }
 
+// OfCluster selects the requests that are labelled to be of a ManagedCluster. The reader needs the index of AddClusterIndex.
+func OfCluster(cluster string) client.ListOption { return client.MatchingFields{IndexCluster: cluster} }
+
 // OfAddOn returns what finds those requests of a ManagedClusterAddOn that are to be reconciled with it. The reader needs the index of
-// AddIndex.
+// AddAddOnIndex.
 func OfAddOn(c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool) handler.MapFunc {
 	return func(ctx context.Context, addOn client.Object) []reconcile.Request {
 		key := client.ObjectKeyFromObject(addOn)

@@ -78,7 +78,7 @@ func TestOfAddOn(t *testing.T) {
 		request("of another", "c1", "other"), request("approved of another", "c1", "other", approved),
 		request("elsewhere", "c2", "hello"), request("approved elsewhere", "c2", "hello", approved), request("of an agent", "c1", ""),
 	)
-	if err := AddIndex(t.Context(), indexer{builder}); err != nil {
+	if err := AddAddOnIndex(t.Context(), indexer{builder}); err != nil {
 		t.Fatal(err)
 	}
 	c := builder.Build()

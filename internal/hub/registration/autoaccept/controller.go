@@ -124,7 +124,7 @@ func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedClus
 // same name.
 func (c *Controller) trustedRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster.Name}); err != nil {
+	if err := c.client.List(ctx, requests, signingrequest.OfCluster(cluster.Name)); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster.Name, err)
 	}
 	since := managedcluster.RequestedSince(cluster)

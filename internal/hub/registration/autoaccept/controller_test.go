@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // R8, RG-14: a cluster that was accepted before is not accepted again, even if its agent has wiped all traces from what it may
@@ -57,7 +58,8 @@ func TestAcceptedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, request).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, request).
+				WithIndex(&certificatesv1.CertificateSigningRequest{}, signingrequest.IndexCluster, signingrequest.ClusterOf).Build()
 			controller := autoaccept.New(c, autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
@@ -107,7 +109,8 @@ func TestAcceptedByARN(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+				WithIndex(&certificatesv1.CertificateSigningRequest{}, signingrequest.IndexCluster, signingrequest.ClusterOf).Build()
 			controller := autoaccept.New(c, autoaccept.Options{ARNs: patterns, Hub: pair.Hub, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)

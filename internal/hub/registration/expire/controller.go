@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // pendingRequeue is when an expired cluster is checked again whose agent still tries to join, or that may not be deleted.
@@ -103,7 +104,7 @@ func undecided(cluster *clusterv1.ManagedCluster) bool {
 // waits with its certificate. What the ManagedCluster itself says does not count, as who creates it may say anything.
 func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
+	if err := c.client.List(ctx, requests, signingrequest.OfCluster(cluster)); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool { return !refused(&csr) }), nil

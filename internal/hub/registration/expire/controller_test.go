@@ -20,6 +20,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still tries to
@@ -72,14 +73,16 @@ func TestExpiry(t *testing.T) {
 				test.request.ObjectMeta = metav1.ObjectMeta{Name: "r", Labels: map[string]string{fleet.LabelClusterName: "c1"}}
 				objects = append(objects, test.request)
 			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-					if test.refused {
-						return apierrors.NewForbidden(schema.GroupResource{Resource: "managedclusters"}, o.GetName(), errors.New("no such rule"))
-					}
-					return c.Delete(ctx, o, options...)
-				},
-			}).Build()
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+				WithIndex(&certificatesv1.CertificateSigningRequest{}, signingrequest.IndexCluster, signingrequest.ClusterOf).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+						if test.refused {
+							return apierrors.NewForbidden(schema.GroupResource{Resource: "managedclusters"}, o.GetName(), errors.New("no such rule"))
+						}
+						return c.Delete(ctx, o, options...)
+					},
+				}).Build()
 			controller := expire.New(api, expire.Options{After: after, Clock: clocktesting.NewFakeClock(now)})
 			result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 			if err != nil || result.RequeueAfter != test.again {

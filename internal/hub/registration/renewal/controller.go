@@ -82,16 +82,11 @@ func becameAccepted() predicate.Predicate {
 	}
 }
 
-// requestsOfCluster returns the requests with the cluster's label.
+// requestsOfCluster returns the undecided requests with the cluster's label.
 func (c *Controller) requestsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := c.client.List(ctx, list, client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()}); err != nil {
-		log.FromContext(ctx).Error(err, "List the requests of a cluster")
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	requests, err := signingrequest.List(ctx, c.client, signingrequest.Undecided, signingrequest.OfCluster(cluster.GetName()))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The certificate requests of a cluster cannot be looked at again", "cluster", cluster.GetName())
 	}
 	return requests
 }
