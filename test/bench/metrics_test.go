@@ -24,10 +24,10 @@ import (
 const placementController = "placement-placement-schedule"
 
 // metrics are what a hub counts: all requests since its start, also by what they were, the watches under way, how often it has written the
-// decisions of a placement or found them as they are, and how many placements wait for that or are under way.
+// decisions of a placement or found them as they are, how many placements wait for that or are under way, and the tunnels of agents.
 type metrics struct {
-	requests, watches, decided, undecided float64
-	byKind                                map[string]float64
+	requests, watches, decided, undecided, tunnels float64
+	byKind                                         map[string]float64
 }
 
 func metricsOf(t *testing.T, hub *env.Server) metrics {
@@ -52,6 +52,9 @@ func metricsOf(t *testing.T, hub *env.Server) metrics {
 	}
 	for _, sample := range families["scheduling_bind_duration_seconds"].GetMetric() {
 		m.decided += float64(sample.GetHistogram().GetSampleCount())
+	}
+	for _, sample := range families["capstan_tunnels"].GetMetric() {
+		m.tunnels += sample.GetGauge().GetValue()
 	}
 	for _, name := range []string{"workqueue_depth", "controller_runtime_active_workers"} {
 		for _, sample := range families[name].GetMetric() {
