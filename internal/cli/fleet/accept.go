@@ -25,7 +25,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // acceptance is one run of "capstan accept".
@@ -267,7 +266,7 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 // requests returns the requests to approve. It fails when the agent of the cluster has no access and gets none.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
-	since := managedcluster.RequestedSince(cluster)
+	since := requestedSince(cluster)
 	requests, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
 	if err != nil {
 		return nil, err
@@ -286,6 +285,16 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	}
 	return nil, &notRequestedError{noRequestError(cluster, others, rejected), "waiting for its certificate request",
 		func(ctx context.Context) error { return r.awaitRequest(ctx, cluster, since) }}
+}
+
+// creationSkew is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself. Of an
+// agent that takes longer, a person decides who it is.
+const creationSkew = 10 * time.Second
+
+// requestedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted
+// cluster that had the same name.
+func requestedSince(cluster *clusterv1.ManagedCluster) time.Time {
+	return cluster.CreationTimestamp.Add(-creationSkew)
 }
 
 // splitEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless

@@ -4,7 +4,6 @@ package managedcluster
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,13 +39,4 @@ func CutOff(cluster *clusterv1.ManagedCluster) bool {
 // ActedOn reports whether the hub creates anything new for a cluster by itself: it is accepted and not being deleted.
 func ActedOn(cluster *clusterv1.ManagedCluster) bool {
 	return Accepted(cluster) && cluster.DeletionTimestamp.IsZero()
-}
-
-// creationSkew is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
-const creationSkew = 10 * time.Second
-
-// RequestedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted
-// cluster that had the same name.
-func RequestedSince(cluster *clusterv1.ManagedCluster) time.Time {
-	return cluster.CreationTimestamp.Add(-creationSkew)
 }

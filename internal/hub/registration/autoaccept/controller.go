@@ -24,7 +24,6 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -33,6 +32,11 @@ import (
 
 // workers is how many clusters are accepted at once.
 const workers = 10
+
+// creationDelay is how much later than its certificate request an agent may create its ManagedCluster. Agents of OCM create both at once,
+// and the ManagedCluster again and again while a webhook of the hub is down, as in an upgrade. With their certificate, they make no other
+// request by which the hub could accept the cluster.
+const creationDelay = 5 * time.Minute
 
 // Options configure the controller.
 type Options struct {
@@ -121,13 +125,13 @@ func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedClus
 }
 
 // trustedRequest reports whether the hub approved a request of a trusted user for an agent of this cluster, and not of a former one of the
-// same name.
+// same name: the request is at most creationDelay older than the cluster, and not older than the certificates that hold for the cluster.
 func (c *Controller) trustedRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, signingrequest.OfCluster(cluster.Name)); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster.Name, err)
 	}
-	since := managedcluster.RequestedSince(cluster)
+	since := cluster.CreationTimestamp.Add(-creationDelay)
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed later, the request cannot.
 		_, _, _, ok := c.GRPC.RequestedAgent(&csr)

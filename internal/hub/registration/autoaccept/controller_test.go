@@ -37,10 +37,12 @@ func TestAcceptedOnce(t *testing.T) {
 		requested   time.Duration // after the cluster was created
 		want        bool
 	}{
-		"new":                            {want: true},
-		"accepted before":                {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
-		"requested just before":          {requested: -10 * time.Second, want: true},
-		"requested for a former cluster": {requested: -11 * time.Second, want: false},
+		"new":                                {want: true},
+		"accepted before":                    {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
+		"requested while a webhook was down": {requested: -5 * time.Minute, want: true},
+		"requested for a former cluster":     {requested: -5*time.Minute - time.Second, want: false},
+		"requested just before certificates hold": {requested: -time.Second, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: false},
 		"requested since certificates hold": {annotations: map[string]string{
 			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: true},
 		"requested before certificates hold": {annotations: map[string]string{
