@@ -167,13 +167,13 @@ func ClockSynced(since time.Time) metav1.Condition {
 	}
 }
 
-// setClockSynced sets the condition about the clocks of cluster and hub. Nothing else depends on it: the hub uses the time at which it
-// received a heartbeat. One that waited for the hub says nothing.
+// setClockSynced sets the condition about the clocks of cluster and hub, by when the last heartbeat was written: the hub may learn of it
+// late. Nothing else depends on it: the hub uses the time at which it learned of a heartbeat. One that waited for the hub says nothing.
 func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last heartbeat) {
 	if c.heartbeats.waited(last) {
 		return
 	}
-	skew := last.received.Sub(last.renewTime.Time).Abs()
+	skew := last.written.Sub(last.renewTime.Time).Abs()
 	synced := skew < graceOf(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
 	cond := ClockSynced(c.clock.Now())
 	if !synced {

@@ -1,6 +1,7 @@
 package availability
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"syscall"
@@ -235,22 +236,28 @@ func TestOwnLease(t *testing.T) {
 	})
 }
 
-// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong. One that comes later does.
+// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong, and neither does one that the
+// hub learns of late. One that comes later does.
 func TestHeartbeatThatWaited(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		stands   time.Duration
 		renewals int           // of the hub's own Lease, before the heartbeat comes
-		written  time.Duration // before that
+		written  time.Duration // before it comes
+		sent     time.Duration // before it comes, by the clock of the cluster; zero stands for almost an hour
 		want     metav1.ConditionStatus
 	}{
-		"the hub stood still":                   {time.Hour, 0, 0, ""},
-		"the hub stood still until then":        {time.Hour, 1, 0, ""},
-		"the hub stood still lately":            {time.Hour, 6, 0, ""},
-		"the hub stood still before":            {time.Hour, 7, 0, metav1.ConditionFalse},
-		"it stood still, and learns of it late": {time.Hour, 7, 2 * time.Minute, ""},
-		"the hub was there":                     {time.Second, 0, 0, metav1.ConditionFalse},
-		"its clock is set back":                 {-time.Minute, 0, 0, metav1.ConditionFalse},
+		"the hub stood still":                   {time.Hour, 0, 0, 0, ""},
+		"the hub stood still until then":        {time.Hour, 1, 0, 0, ""},
+		"the hub stood still lately":            {time.Hour, 6, 0, 0, ""},
+		"the hub stood still before":            {time.Hour, 7, 0, 0, metav1.ConditionFalse},
+		"it stood still, and learns of it late": {time.Hour, 7, 2 * time.Minute, 0, ""},
+		"it stood still, and learns late of a later one": {time.Hour, int(2 * patience / ownInterval), patience + time.Minute,
+			patience + time.Minute, metav1.ConditionTrue},
+		"the hub learns of it late":            {time.Second, 0, patience + time.Minute, patience + time.Minute, metav1.ConditionTrue},
+		"the hub learns late of a wrong clock": {time.Second, 0, patience + time.Minute, 0, metav1.ConditionFalse},
+		"the hub was there":                    {time.Second, 0, 0, 0, metav1.ConditionFalse},
+		"its clock is set back":                {-time.Minute, 0, 0, 0, metav1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,7 +271,7 @@ func TestHeartbeatThatWaited(t *testing.T) {
 				}
 				h.renewOwnOnce(t.Context())
 			}
-			waited := lease(h.clock.Now().Add(-time.Hour + time.Second))
+			waited := lease(h.clock.Now().Add(-cmp.Or(test.sent, time.Hour-time.Second)))
 			waited.Name = "managed-cluster-lease"
 			waited.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.NewTime(h.clock.Now().Add(-test.written)))}}
 			h.onLease(t.Context(), waited)

@@ -35,10 +35,8 @@ type grace struct {
 // heartbeat has the time in the lease, when it was written to the API server, and since when this process knows of it.
 type heartbeat struct {
 	renewTime metav1.MicroTime
-	// written is when the API server wrote it, and received when the hub learned of it.
-	written  time.Time
-	received time.Time
-	known    moment
+	written   time.Time
+	known     moment
 }
 
 // moment is a time by the wall clock, which goes on while a machine is suspended, and what was lost by then.
@@ -51,8 +49,7 @@ func newHeartbeats(clk clock.PassiveClock) *heartbeats {
 	return &heartbeats{clock: clk, last: map[string]heartbeat{}, graces: map[string]grace{}}
 }
 
-// observe records a lease when the hub's watch delivers it. The time of a lease that is new to the process, as after a restart, is that of
-// its last write to the API server.
+// observe records a lease when the hub's watch delivers it. Unless it is new to the process, as after a restart, it ends an interruption.
 func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	var renewed metav1.MicroTime
 	if lease.Spec.RenewTime != nil {
@@ -65,13 +62,10 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 		return
 	}
 	written := writtenAt(lease, h.now())
-	received := h.now()
-	if !known {
-		received = written
-	} else if !h.lastReceived.IsZero() {
+	if known && !h.lastReceived.IsZero() {
 		h.endInterruption()
 	}
-	h.last[lease.Namespace] = heartbeat{renewTime: renewed, written: written, received: received, known: h.moment()}
+	h.last[lease.Namespace] = heartbeat{renewTime: renewed, written: written, known: h.moment()}
 }
 
 // of returns the last heartbeat of a cluster; ok is false if there was none.

@@ -24,7 +24,7 @@ func lease(renewed time.Time, written ...time.Time) *coordinationv1.Lease {
 	return l
 }
 
-// RG-21: the hub's time of receipt counts, not the cluster's clock.
+// RG-21, RG-22: the hub's time counts, not the cluster's clock.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	hourAgo, minuteAgo := noon.Add(-time.Hour), noon.Add(-time.Minute)
@@ -36,6 +36,8 @@ func TestHeartbeats(t *testing.T) {
 		"the first, when it was written":         {[]*coordinationv1.Lease{lease(noon, hourAgo, minuteAgo)}, minuteAgo},
 		"the first, if nobody noted when":        {[]*coordinationv1.Lease{lease(hourAgo)}, noon},
 		"the first, of a hub whose clock is set": {[]*coordinationv1.Lease{lease(noon, noon.Add(time.Hour))}, noon},
+		"the next, when it was written": {[]*coordinationv1.Lease{lease(hourAgo, hourAgo), lease(minuteAgo, hourAgo, minuteAgo)},
+			minuteAgo},
 		"the next, by a clock that is behind": {[]*coordinationv1.Lease{lease(hourAgo), lease(hourAgo.Add(time.Second))},
 			noon.Add(time.Second)},
 		"the next, by a clock that was set back": {[]*coordinationv1.Lease{lease(noon), lease(hourAgo)}, noon.Add(time.Second)},
@@ -50,8 +52,8 @@ func TestHeartbeats(t *testing.T) {
 				h.observe(l)
 			}
 			last, known := h.of("cluster1")
-			if known != (len(test.seen) > 0) || !last.received.Equal(test.want) {
-				t.Errorf("received at %s, want %s", last.received, test.want)
+			if known != (len(test.seen) > 0) || !last.written.Equal(test.want) {
+				t.Errorf("written at %s, want %s", last.written, test.want)
 			}
 			h.forget("cluster1")
 			if _, known := h.of("cluster1"); known {
