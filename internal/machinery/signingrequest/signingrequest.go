@@ -176,18 +176,16 @@ func sameDesired(a, b addonv1beta1.ConfigReference) bool {
 	return a.ConfigGroupResource == b.ConfigGroupResource && equality.Semantic.DeepEqual(a.DesiredConfig, b.DesiredConfig)
 }
 
-// ToBeSigned reports whether the request is approved and has no certificate yet.
+// Refused reports whether the request gets no certificate any more: it is denied, or cannot be signed.
+func Refused(csr *certificatesv1.CertificateSigningRequest) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+	})
+}
+
+// ToBeSigned reports whether the request is approved and has no certificate yet. One that is not refused is decided on by its approval.
 func ToBeSigned(csr *certificatesv1.CertificateSigningRequest) bool {
-	approved := false
-	for _, c := range csr.Status.Conditions {
-		switch c.Type {
-		case certificatesv1.CertificateApproved:
-			approved = true
-		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
-			return false
-		}
-	}
-	return approved && len(csr.Status.Certificate) == 0
+	return Decided(csr) && !Refused(csr) && len(csr.Status.Certificate) == 0
 }
 
 // ApprovedByHub reports whether the hub approved the request by itself.

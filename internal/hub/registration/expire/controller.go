@@ -58,8 +58,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
 }
 
-// Reconcile deletes the cluster when its time is over and its agent no longer tries to join. An agent that does would create the cluster
-// again: its certificate requests expire, too, so it makes a new one every day.
+// Reconcile deletes the cluster when its time is over and its agent no longer tries to join. The hub removes requests that nobody decides
+// on after a day; an agent that still tries makes another, and would create the cluster again, too.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -100,19 +100,15 @@ func undecided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
 }
 
-// asks reports whether the agent of the cluster still tries to join: it has a certificate request that is undecided, or approved, and then
-// waits with its certificate. What the ManagedCluster itself says does not count, as who creates it may say anything.
+// asks reports whether the agent of the cluster still tries to join: it has a certificate request that is undecided, or approved. For the
+// hour until the hub removes one with a certificate, whoever approved it has time to accept the cluster: agents of OCM that have their
+// certificate do not create it again. What the ManagedCluster itself says does not count, as who creates it may say anything.
 func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, signingrequest.OfCluster(cluster)); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
-	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool { return !refused(&csr) }), nil
-}
-
-// refused reports whether the request gets no certificate any more.
-func refused(csr *certificatesv1.CertificateSigningRequest) bool {
-	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
-	})
+	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
+		return !signingrequest.Refused(&csr)
+	}), nil
 }

@@ -41,7 +41,7 @@ func TestExpiry(t *testing.T) {
 		"old":                              {age: after, gone: true},
 		"old and kept":                     {age: after, refused: true, again: time.Hour},
 		"old and still asks":               {age: after, request: &certificatesv1.CertificateSigningRequest{}, again: time.Hour},
-		"old and waits with a certificate": {age: after, request: requestThatIs(certificatesv1.CertificateApproved), again: time.Hour},
+		"old and approved within the hour": {age: after, request: requestThatIs(certificatesv1.CertificateApproved), again: time.Hour},
 		"old and denied a certificate":     {age: after, request: requestThatIs(certificatesv1.CertificateDenied), gone: true},
 		"old and approved one that cannot be signed": {age: after, gone: true,
 			request: requestThatIs(certificatesv1.CertificateApproved, certificatesv1.CertificateFailed)},
