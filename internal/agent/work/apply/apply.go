@@ -99,7 +99,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if o.err = b.named.add(&o); o.err != nil {
 		o.presence = a.lookup(ctx, o.object())
-		o.withheld = b.work.Spec.Executor != nil // what it may is not found out for this manifest
+		o.withheld = !a.mayGet(ctx, b.work.Spec.Executor, o.object())
 		return o, nil
 	}
 	t := newTask(&o, b.work, b.owner, m.Object)
@@ -168,6 +168,14 @@ func (a *applier) check(ctx context.Context, t *task) error {
 	decision, err := a.executors.Check(ctx, t.executor, t.checked())
 	t.requeueAt, t.withheld = decision.Until, !decision.MayGet
 	return err
+}
+
+// mayGet reports whether the executor is known to have the right to read the object.
+func (a *applier) mayGet(ctx context.Context, by *workv1.ManifestWorkExecutor, o tracker.Object) bool {
+	decision, _ := a.executors.Check(ctx, by, executor.Object{ // without an answer, the decision is that it may not
+		GroupVersionResource: o.GroupVersionResource, NamespacedName: o.NamespacedName, ReadOnly: true,
+	})
+	return decision.MayGet
 }
 
 // checked is what the executor must be allowed to apply.

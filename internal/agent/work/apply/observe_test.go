@@ -1,9 +1,14 @@
 package apply
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,12 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/deletion"
+	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -190,22 +197,54 @@ func TestFrozenStatus(t *testing.T) {
 	}
 }
 
-// WK-33: of an object that the executor may not get, nothing is reported, nor under a second manifest of it.
+// WK-33: of an object that the executor may not get, nothing is reported, nor under a second manifest of it. What it may get is reported
+// under both, whatever else it may not.
 func TestWithheldFromExecutor(t *testing.T) {
 	t.Parallel()
-	r := newReporter(t)
+	deployer := workv1.ManifestWorkExecutorSubject{Type: workv1.ExecutorSubjectTypeServiceAccount,
+		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "ns", Name: "deployer"}}
+	for name, test := range map[string]struct {
+		subject workv1.ManifestWorkExecutorSubject
+		allowed string // the one verb
+		values  int
+	}{
+		"no service account": {workv1.ManifestWorkExecutorSubject{}, "get", 0},
+		"it may not get":     {deployer, "create", 0},
+		"it may get":         {deployer, "get", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReporter(t)
+			results := r.passOfTwo(t, &workv1.ManifestWorkExecutor{Subject: test.subject}, checkerAllowing(t, test.allowed))
+			if n := len(r.work.Status.ResourceStatus.Manifests); n != len(results) {
+				t.Fatalf("the status has %d manifests, want %d", n, len(results))
+			}
+			for i, status := range r.work.Status.ResourceStatus.Manifests {
+				synced := meta.FindStatusCondition(status.Conditions, fleet.ConditionStatusFeedbackSynced)
+				isRefused := synced != nil && strings.Contains(synced.Message, "lacks the verb get")
+				if len(status.StatusFeedbacks.Values) != test.values || isRefused != (test.values == 0) || !results[i].resolved {
+					t.Errorf("manifest %d has the values %+v and the condition %+v: %v", i, status.StatusFeedbacks.Values, synced, results[i].err)
+				}
+			}
+		})
+	}
+}
+
+// passOfTwo reports what a pass over two manifests of one ClusterRole finds.
+func (r *reporter) passOfTwo(t *testing.T, by *workv1.ManifestWorkExecutor, executors *executor.Checker) []manifestResult {
+	t.Helper()
 	raw := func(namespace string) workv1.Manifest {
 		return workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1",` +
 			`"kind":"ClusterRole","metadata":{"namespace":"` + namespace + `","name":"viewer"}}`)}}
 	}
-	r.work.Spec.Workload.Manifests = []workv1.Manifest{raw("a"), raw("b")}
-	r.work.Spec.Executor = &workv1.ManifestWorkExecutor{} // of no service account, so it may do nothing
+	r.work.Spec.Workload.Manifests, r.work.Spec.Executor = []workv1.Manifest{raw("a"), raw("b")}, by
 	r.work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
 		ResourceIdentifier: workv1.ResourceIdentifier{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "viewer"},
 		FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
 			JSONPaths: []workv1.JSONPath{{Name: "secret", Path: ".metadata.labels.secret"}}}},
 	}}
 	d := newDisputed(t, r.work)
+	d.executors = executors
 	d.mapper.(*meta.DefaultRESTMapper).Add(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 		meta.RESTScopeRoot)
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
@@ -216,12 +255,27 @@ func TestWithheldFromExecutor(t *testing.T) {
 	}
 	r.observe(amw.Name, r.work, nil, results, live)
 	r.updateStatus(r.work, results)
-	if n := len(r.work.Status.ResourceStatus.Manifests); n != len(results) {
-		t.Fatalf("the status has %d manifests, want %d", n, len(results))
-	}
-	for i, status := range r.work.Status.ResourceStatus.Manifests {
-		if len(status.StatusFeedbacks.Values) > 0 || !results[i].resolved {
-			t.Errorf("manifest %d has the values %+v: %v", i, status.StatusFeedbacks.Values, results[i].err)
+	return results
+}
+
+// checkerAllowing has an authorizer that allows everybody the verb.
+func checkerAllowing(t *testing.T, verb string) *executor.Checker {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := json.NewDecoder(req.Body).Decode(review); err != nil || review.Spec.ResourceAttributes == nil {
+			w.WriteHeader(http.StatusTeapot)
+			return
 		}
+		review.Status.Allowed = review.Spec.ResourceAttributes.Verb == verb
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	checker, err := executor.New(config, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return checker
 }
