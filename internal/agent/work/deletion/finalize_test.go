@@ -1,6 +1,7 @@
 package deletion
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clientgotesting "k8s.io/client-go/testing"
@@ -25,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 const workName = "hash-work"
@@ -374,5 +377,68 @@ func TestOrphanDuringDeletion(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// unmapped is a client for a cluster where an API group is down.
+type unmapped struct{ client.Client }
+
+func (unmapped) RESTMapper() meta.RESTMapper { return brokenMapper{} }
+
+type brokenMapper struct{ meta.RESTMapper }
+
+func (brokenMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, errBroken
+}
+
+// WK-12: a propagation policy that changes during the deletion takes effect whatever becomes of the objects that are orphaned. What is not
+// known to be released stays named.
+func TestPolicyChangesWithoutRelease(t *testing.T) {
+	t.Parallel()
+	for name, breakDown := range map[string]func(*bench){
+		"an orphan cannot be released": func(b *bench) {
+			b.objects.PrependReactor("patch", "configmaps", func(clientgotesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errBroken
+			})
+		},
+		"an API group is down": func(b *bench) { b.client = unmapped{b.client} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testPolicyChangesWithoutRelease(t, breakDown) })
+		})
+	}
+}
+
+func testPolicyChangesWithoutRelease(t *testing.T, breakDown func(*bench)) {
+	b := newBench(t, 2)
+	breakDown(b)
+	amw := &workv1.AppliedManifestWork{}
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+		t.Fatal(err)
+	}
+	named := appliedmanifestwork.EncodeNamed([]manifest.Identity{{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		Namespace: "default", Name: "cm-0"}})
+	amw.Annotations = map[string]string{fleet.AnnotationManifests: named,
+		fleet.AnnotationPropagationPolicy: string(metav1.DeletePropagationForeground)}
+	if err := b.client.Update(t.Context(), amw); err != nil {
+		t.Fatal(err)
+	}
+	work := &workv1.ManifestWork{}
+	work.Spec.Workload.Manifests = []workv1.Manifest{{}}
+	work.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+		SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{
+			{Resource: "configmaps", Namespace: "default", Name: "cm-0"}}}}
+	fresh := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationManifests: named}}}
+	if err := b.Applied.DeleteApplied(t.Context(), b.client, work, amw, fresh); !errors.Is(err, errBroken) {
+		t.Errorf("got error %v, want %v", err, errBroken)
+	}
+	synctest.Wait()
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{fleet.AnnotationManifests: named, fleet.AnnotationPropagationPolicy: string(metav1.DeletePropagationBackground)}
+	if diff := cmp.Diff(want, amw.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }

@@ -23,20 +23,13 @@ import (
 // that the option orphans now are released, too, and its propagation policy may change.
 func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work *workv1.ManifestWork,
 	amw, fresh *workv1.AppliedManifestWork) error {
-	owned, orphans, err := divide(managed.RESTMapper(), work, amw)
+	err := c.releaseOrphans(ctx, managed, work, amw, fresh)
+	if !amw.DeletionTimestamp.IsZero() {
+		// How the other objects go does not depend on what cannot be released.
+		return errors.Join(err, describeDeleting(ctx, managed, work, amw, fresh))
+	}
 	if err != nil {
 		return err
-	}
-	if len(orphans) > 0 {
-		remaining, releaseErr := c.release(ctx, amw, orphans)
-		err = errors.Join(releaseErr, appliedmanifestwork.WriteInventory(ctx, managed, amw, slices.Concat(owned, remaining)))
-		if err != nil {
-			return err
-		}
-		delete(fresh.Annotations, fleet.AnnotationManifests) // the status lists what there is
-	}
-	if !amw.DeletionTimestamp.IsZero() {
-		return describeDeleting(ctx, managed, work, amw, fresh)
 	}
 	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
 		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
@@ -45,6 +38,22 @@ func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work
 		return err
 	}
 	return client.IgnoreNotFound(managed.Delete(ctx, amw))
+}
+
+// releaseOrphans releases the objects that the delete option of the work orphans. The status of amw then lists what it still owns, so that
+// fresh need not name objects.
+func (c *Cluster) releaseOrphans(ctx context.Context, managed client.Client, work *workv1.ManifestWork,
+	amw, fresh *workv1.AppliedManifestWork) error {
+	owned, orphans, err := divide(managed.RESTMapper(), work, amw)
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	remaining, err := c.release(ctx, amw, orphans)
+	err = errors.Join(err, appliedmanifestwork.WriteInventory(ctx, managed, amw, slices.Concat(owned, remaining)))
+	if err == nil {
+		delete(fresh.Annotations, fleet.AnnotationManifests)
+	}
+	return err
 }
 
 // divide tells which objects of a work go with it by its delete option, and which are orphaned.
