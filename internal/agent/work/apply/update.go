@@ -120,8 +120,8 @@ func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructu
 // API server checks quotas, webhooks, and the ports and addresses of Services, before it finds the object.
 func (w *writer) createUnseen(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, refused := w.create(ctx, t)
-	if refused == nil || errors.Is(refused, errEnded) {
-		return live, refused
+	if refused == nil {
+		return live, nil
 	}
 	if apierrors.IsAlreadyExists(refused) {
 		return nil, nil
