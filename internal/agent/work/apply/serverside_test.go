@@ -205,10 +205,8 @@ func TestDryRunOfMissing(t *testing.T) {
 		t.Run(string(condition), func(t *testing.T) {
 			t.Parallel()
 			server := &widgetServer{}
-			objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-			objects.PrependReactor("*", widgets.Resource, server.serve)
 			spec := map[string]any{"replicas": int64(2), "color": "red"}
-			w := &writer{resource: objects.Resource(widgets), dryRun: []string{metav1.DryRunAll}}
+			w := &writer{resource: server.client().Resource(widgets), dryRun: []string{metav1.DryRunAll}}
 			tried, err := w.serverSideApply(t.Context(), appliesServerSide("a", condition, widgetOf(spec), nil))
 			if err != nil {
 				t.Fatal(err)
