@@ -258,7 +258,7 @@ func settingsOf(t *task) string {
 // write does what the update strategy says, and returns the object as it is then.
 func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
 	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun,
-		mayResult: a.executors.OfResult(t.executor, t.checked())}
+		checkResult: a.executors.ResultCheck(t.executor, t.checked())}
 	if t.config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly {
 		a.leaveOutMissingOwners(ctx, t)
 	}

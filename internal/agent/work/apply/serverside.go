@@ -190,7 +190,7 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 	s.full.SetUID(live.GetUID())
 	fields := s.ignored(live)
 	if fields.Empty() {
-		return s.applyIfMay(ctx, s.full)
+		return s.applyChecked(ctx, s.full)
 	}
 	content, err := fields.Without(ctx, s.full.Object)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 		return nil, err
 	}
 	if equality.Semantic.DeepEqual(fields.Values(ctx, preview.Object), fields.Values(ctx, live.Object)) {
-		return s.applyIfMay(ctx, rest)
+		return s.applyPreviewed(ctx, rest, preview)
 	}
 	if len(s.dryRun) > 0 {
 		return preview, nil // that it gives up the fields first cannot be tried
@@ -210,19 +210,29 @@ func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructure
 	if err := s.giveUp(ctx, live, preview); err != nil {
 		return nil, err
 	}
-	return s.applyIfMay(ctx, rest)
+	return s.applyChecked(ctx, rest)
 }
 
-// applyIfMay applies to an existing object if the executor may make of it what a dry run says that it becomes.
-func (s *serverSide) applyIfMay(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if s.mayResult != nil {
-		result, err := s.preview(ctx, object, s.options.Force)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.mayResult(ctx, result); err != nil {
-			return nil, err
-		}
+// applyChecked applies to an existing object if the executor may make of it what a dry run says that it becomes.
+func (s *serverSide) applyChecked(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if s.checkResult == nil {
+		return s.apply(ctx, object)
+	}
+	preview, err := s.preview(ctx, object, s.options.Force)
+	if err != nil {
+		return nil, err
+	}
+	return s.applyPreviewed(ctx, object, preview)
+}
+
+// applyPreviewed applies to an existing object if the executor may make of it what the preview says. A dry run is the same request as the
+// preview.
+func (s *serverSide) applyPreviewed(ctx context.Context, object, preview *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if err := s.check(ctx, preview); err != nil {
+		return nil, err
+	}
+	if len(s.dryRun) > 0 {
+		return preview, nil
 	}
 	return s.apply(ctx, object)
 }

@@ -23,8 +23,8 @@ type writer struct {
 	resource dynamic.ResourceInterface
 	// dryRun is the value of the same name in requests; empty means that they are carried out.
 	dryRun []string
-	// mayResult fails if the executor may not make this of an object that exists; nil if there is nothing to check.
-	mayResult func(ctx context.Context, result *unstructured.Unstructured) error
+	// checkResult is what check does; nil if there is nothing to check.
+	checkResult func(ctx context.Context, result *unstructured.Unstructured) error
 }
 
 // update implements the update strategy Update: three-way merge. An object that was never seen is created without reading it first:
@@ -63,12 +63,18 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 
 // replace makes an object that exists what it is to be, if the executor may.
 func (w *writer) replace(ctx context.Context, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if w.mayResult != nil {
-		if err := w.mayResult(ctx, merged); err != nil {
-			return nil, err
-		}
+	if err := w.check(ctx, merged); err != nil {
+		return nil, err
 	}
 	return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+}
+
+// check fails if the executor may not make this of an object that exists.
+func (w *writer) check(ctx context.Context, result *unstructured.Unstructured) error {
+	if w.checkResult == nil {
+		return nil
+	}
+	return w.checkResult(ctx, result)
 }
 
 // isUnseen reports whether nothing is known of the object, or that it did not exist when it was to be applied first. A Job that has ended

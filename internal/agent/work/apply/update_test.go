@@ -100,7 +100,7 @@ func TestResultIsChecked(t *testing.T) {
 				server.live.SetUID("first")
 				var checked any
 				w := &writer{resource: server.client().Resource(widgets)}
-				w.mayResult = func(_ context.Context, result *unstructured.Unstructured) error {
+				w.checkResult = func(_ context.Context, result *unstructured.Unstructured) error {
 					checked = result.Object["spec"]
 					return refused
 				}
@@ -120,6 +120,43 @@ func TestResultIsChecked(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// WK-33: to check a server-side apply takes one dry run more, and none if it is itself a dry run, or looks at ignored fields by one.
+func TestDryRunsOfCheck(t *testing.T) {
+	t.Parallel()
+	const onPresent, onChange = workv1.IgnoreFieldsConditionOnSpokePresent, workv1.IgnoreFieldsConditionOnSpokeChange
+	check := func(context.Context, *unstructured.Unstructured) error { return nil }
+	for name, test := range map[string]struct {
+		ignored workv1.IgnoreFieldsCondition // OnSpokeChange ignores nothing yet
+		dryRun  []string
+		check   func(context.Context, *unstructured.Unstructured) error
+		want    int
+	}{
+		"nothing is ignored":                         {onChange, nil, nil, 1},
+		"nothing is ignored, checked":                {onChange, nil, check, 2},
+		"nothing is ignored, a dry run":              {onChange, []string{metav1.DryRunAll}, nil, 1},
+		"nothing is ignored, a dry run, checked":     {onChange, []string{metav1.DryRunAll}, check, 1},
+		"the replicas are ignored":                   {onPresent, nil, nil, 2},
+		"the replicas are ignored, checked":          {onPresent, nil, check, 2},
+		"the replicas are ignored, a dry run":        {onPresent, []string{metav1.DryRunAll}, nil, 1},
+		"the replicas are ignored, dry run, checked": {onPresent, []string{metav1.DryRunAll}, check, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{live: widgetOf(map[string]any{"replicas": int64(5), "color": "blue"})}
+			server.live.SetUID("first")
+			task := appliesServerSide("a", test.ignored, widgetOf(map[string]any{"replicas": int64(2), "color": "red"}), nil)
+			w := &writer{resource: server.client().Resource(widgets), dryRun: test.dryRun, checkResult: test.check}
+			result, err := w.serverSideApply(t.Context(), task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if color, _, _ := unstructured.NestedString(result.Object, "spec", "color"); color != "red" || server.writes != test.want {
+				t.Errorf("the Widget is %s after %d requests to apply it, want red after %d", color, server.writes, test.want)
+			}
+		})
 	}
 }
 

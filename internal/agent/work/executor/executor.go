@@ -151,10 +151,10 @@ func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecut
 	return v, err
 }
 
-// OfResult returns what fails if the executor gives away rights that it does not have by what a write makes of the object. If that exists,
-// it is more than the manifest: the fields that this does not name stay, and grant as well. It returns nil if there is nothing to check.
-// The executor is one that Check takes.
-func (c *Checker) OfResult(executor *workv1.ManifestWorkExecutor, o Object) func(context.Context, *unstructured.Unstructured) error {
+// ResultCheck returns what fails if the executor gives away rights that it does not have by what a write makes of the object. If that
+// exists, it is more than the manifest: the fields that this does not name stay, and grant as well. It returns nil if there is nothing to
+// check. The executor is one that Check takes.
+func (c *Checker) ResultCheck(executor *workv1.ManifestWorkExecutor, o Object) func(context.Context, *unstructured.Unstructured) error {
 	if executor == nil || executor.Subject.ServiceAccount == nil || o.Group != rbacGroup {
 		return nil
 	}

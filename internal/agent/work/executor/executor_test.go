@@ -220,7 +220,7 @@ func TestEscalationByResult(t *testing.T) {
 		}}
 	}
 	strong := Object{GroupVersionResource: clusterRoles, NamespacedName: types.NamespacedName{Name: "strong"}}
-	check := a.OfResult(deployer, strong)
+	check := a.ResultCheck(deployer, strong)
 	if err := check(t.Context(), roleWith()); err != nil {
 		t.Errorf("without rules: %v", err)
 	}
@@ -229,7 +229,7 @@ func TestEscalationByResult(t *testing.T) {
 		t.Errorf("with rules: %v", err)
 	}
 	configMap := Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")}
-	if a.OfResult(nil, strong) != nil || a.OfResult(deployer, configMap) != nil {
+	if a.ResultCheck(nil, strong) != nil || a.ResultCheck(deployer, configMap) != nil {
 		t.Error("there is something to check without an executor, or of what grants nothing")
 	}
 }
