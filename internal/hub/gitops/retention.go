@@ -20,7 +20,6 @@ import (
 
 	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -142,10 +141,8 @@ func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 	if !cluster.Spec.HubAcceptsClient || !cluster.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	decision := clusterv1beta1.PlacementDecision{}
-	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: cluster.Name}}
 	for _, namespace := range []string{secret.Namespace, g.Namespace} {
-		given, _, err := c.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+		given, _, err := c.selected.Named(ctx, namespace, cluster.Name)
 		if err != nil || len(given) == 0 {
 			return false, err
 		}

@@ -60,6 +60,15 @@ func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clus
 	return slices.DeleteFunc(named, func(c rollout.Cluster) bool { return passedOver[c.Name] != "" }), passedOver, nil
 }
 
+// Named is like Clusters, for clusters by their names.
+func (r Reader) Named(ctx context.Context, namespace string, names ...string) ([]rollout.Cluster, PassedOver, error) {
+	decision := clusterv1beta1.PlacementDecision{}
+	for _, name := range names {
+		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+	}
+	return r.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+}
+
 // boundSets returns the selectors of the ManagedClusterSets with a binding in the namespace. As for the scheduler, bindings count by
 // their names.
 func (r Reader) boundSets(ctx context.Context, namespace string) (members []labels.Selector, err error) {

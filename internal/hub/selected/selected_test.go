@@ -1,6 +1,7 @@
 package selected_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,9 @@ func TestForgedDecisions(t *testing.T) {
 			clusters, passedOver, err := reader.Clusters(t.Context(), test.namespace, decision(named...))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if byName, _, err := reader.Named(t.Context(), test.namespace, named...); err != nil || !slices.Equal(byName, clusters) {
+				t.Errorf("by name it acts on %v, error %v", byName, err)
 			}
 			var got []string
 			for _, c := range clusters {

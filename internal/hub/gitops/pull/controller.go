@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -129,9 +128,7 @@ func (c *Controller) propagate(ctx context.Context, app *unstructured.Unstructur
 
 // check says why no Application of a namespace gets to a cluster.
 func (c *Controller) check(ctx context.Context, namespace, cluster string) error {
-	decision := clusterv1beta1.PlacementDecision{}
-	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: cluster}}
-	_, passedOver, err := c.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+	_, passedOver, err := c.selected.Named(ctx, namespace, cluster)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -83,13 +82,13 @@ func (c *Controller) silent(ctx context.Context, p *placement) (map[string]bool,
 // mayStay are the clusters that are no longer selected whose works may stay: those to which the namespace of the set has a right. Those
 // that are available come first.
 func (c *Controller) mayStay(ctx context.Context, namespace string, p *placement, silent map[string]bool) ([]string, error) {
-	decision := clusterv1beta1.PlacementDecision{}
+	var candidates []string
 	for _, name := range p.deselected() {
 		if p.works[name].DeletionTimestamp.IsZero() && p.passed[name] == "" {
-			decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
+			candidates = append(candidates, name)
 		}
 	}
-	clusters, _, err := c.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+	clusters, _, err := c.selected.Named(ctx, namespace, candidates...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
@@ -96,9 +95,11 @@ func (c *Controller) keepPredecessors(ctx context.Context, s *snapshot) error {
 		return err
 	}
 	for _, p := range s.placements {
-		p.keep(slices.DeleteFunc(p.plan.Names(rollout.Remove), func(cluster string) bool {
-			return !awaiting[cluster] && (len(p.selected) > 0 || !replaced[cluster])
-		}))
+		for _, cluster := range p.plan.Names(rollout.Remove) {
+			if awaiting[cluster] || len(p.selected) == 0 && replaced[cluster] {
+				p.kept[cluster] = true
+			}
+		}
 	}
 	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaiting[w.Namespace] || replaced[w.Namespace] })
 	return nil
@@ -132,11 +133,7 @@ func (c *Controller) mayBeReplaced(ctx context.Context, s *snapshot) (map[string
 			names[name] = true
 		}
 	}
-	decision := clusterv1beta1.PlacementDecision{}
-	for name := range names {
-		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
-	}
-	clusters, _, err := c.selected.Clusters(ctx, s.set.Namespace, []clusterv1beta1.PlacementDecision{decision})
+	clusters, _, err := c.selected.Named(ctx, s.set.Namespace, sortedKeys(names)...)
 	if err != nil {
 		return nil, err
 	}
