@@ -85,55 +85,75 @@ func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Error
 	return failed
 }
 
-// keepPredecessors keeps the works on clusters that wait for a successor: a cluster that gets its objects from another placement now does
-// not lose them in between. While it is not known what a placement selects, these are also the works of placements that have left the set
-// or select no cluster any more, where the namespace of the set has a right to the cluster.
+// keepPredecessors keeps works that wait for a successor: a cluster that gets its objects from another placement now does not lose them in
+// between. They wait until the rollout of that placement has reached the cluster, or no placement selects the cluster any more. While it is
+// not known what a placement selects, these are also the works of placements that have left the set or select no cluster any more, where
+// the namespace of the set has a right to the cluster.
 func (c *Controller) keepPredecessors(ctx context.Context, s *snapshot) error {
-	awaiting := s.awaitSuccessor()
-	replaced, err := c.mayBeReplaced(ctx, s)
+	leaving := s.leaving()
+	awaiting := s.awaitSuccessor(leaving)
+	replaced, err := c.mayBeReplaced(ctx, s, sortedKeys(leaving))
 	if err != nil {
 		return err
 	}
 	for _, p := range s.placements {
 		for _, cluster := range p.plan.Names(rollout.Remove) {
-			if awaiting[cluster] || len(p.selected) == 0 && replaced[cluster] {
+			if awaiting[p.works[cluster]] || len(p.selected) == 0 && replaced[cluster] {
 				p.kept[cluster] = true
 			}
 		}
 	}
-	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaiting[w.Namespace] || replaced[w.Namespace] })
+	s.loose = slices.DeleteFunc(s.loose, func(w *work) bool { return awaiting[w] || replaced[w.Namespace] })
 	return nil
 }
 
-// awaitSuccessor returns the clusters that a placement selects whose work there is not applied.
-func (s *snapshot) awaitSuccessor() map[string]bool {
-	awaiting := map[string]bool{}
+// leaving returns the works that belong to no placement, or whose placement no longer selects the cluster, by cluster.
+func (s *snapshot) leaving() map[string][]*work {
+	leaving := map[string][]*work{}
+	for _, w := range s.loose {
+		leaving[w.Namespace] = append(leaving[w.Namespace], w)
+	}
+	for _, p := range s.placements {
+		for _, cluster := range p.plan.Names(rollout.Remove) {
+			leaving[cluster] = append(leaving[cluster], p.works[cluster])
+		}
+	}
+	return leaving
+}
+
+// awaitSuccessor returns those of the leaving works that the work of a placement which selects the cluster does not replace yet.
+func (s *snapshot) awaitSuccessor(leaving map[string][]*work) map[*work]bool {
+	awaiting := map[*work]bool{}
 	for _, p := range s.placements {
 		for _, cluster := range p.selected {
-			if !p.works[cluster.Name].applied() {
-				awaiting[cluster.Name] = true
+			for _, w := range leaving[cluster.Name] {
+				if !s.replaces(p.works[cluster.Name], w) {
+					awaiting[w] = true
+				}
 			}
 		}
 	}
 	return awaiting
 }
 
-// mayBeReplaced returns the clusters whose works may have a successor of a placement of which it is not known yet what it selects.
-func (c *Controller) mayBeReplaced(ctx context.Context, s *snapshot) (map[string]bool, error) {
+// replaces reports whether a successor is applied, and has what the cluster is to have: the template, or the same as the work that leaves.
+// Without the second, a rollout that has stopped before it reaches the cluster would keep works from which the cluster needs nothing.
+func (s *snapshot) replaces(successor, leaving *work) bool {
+	if !successor.applied() {
+		return false
+	}
+	same, err := s.upToDate(successor.Namespace, successor)
+	return err == nil && same || sameSpec(&successor.Spec, &leaving.Spec)
+}
+
+// mayBeReplaced returns those of the named clusters whose works may have a successor of a placement of which it is not known yet what it
+// selects.
+func (c *Controller) mayBeReplaced(ctx context.Context, s *snapshot, names []string) (map[string]bool, error) {
 	may := map[string]bool{}
 	if !slices.ContainsFunc(s.placements, func(p *placement) bool { return !p.known() }) {
 		return may, nil
 	}
-	names := map[string]bool{}
-	for _, w := range s.loose {
-		names[w.Namespace] = true
-	}
-	for _, p := range s.placements {
-		for _, name := range p.plan.Names(rollout.Remove) {
-			names[name] = true
-		}
-	}
-	clusters, _, err := c.selected.Named(ctx, s.set.Namespace, sortedKeys(names)...)
+	clusters, _, err := c.selected.Named(ctx, s.set.Namespace, names...)
 	if err != nil {
 		return nil, err
 	}

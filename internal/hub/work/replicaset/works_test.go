@@ -234,6 +234,57 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 	}
 }
 
+// MR-05: a cluster keeps its work while the one of the other placement has an earlier template, unless it has the same.
+func TestNoDeletionWithEarlierTemplate(t *testing.T) {
+	t.Parallel()
+	oneByOne := progressive(1, clusterv1alpha1.RolloutConfig{})
+	successor := oneByOne
+	successor.Name = "q"
+	goOn := func(t *testing.T, h *hub) { h.report(t, []string{"c1"}, "Progressing", "False") }
+	for name, test := range map[string]struct {
+		predecessor workv1alpha1.LocalPlacementReference
+		// further ends the wait.
+		further    func(*testing.T, *hub)
+		want, last []string // Of the cluster c2, while the rollout of the successor waits, and after.
+	}{
+		"the rollout goes on": {ref("p"), goOn, []string{"p", "q"}, []string{"q"}},
+		"nobody selects the cluster": {ref("p"), func(t *testing.T, h *hub) { h.decide(t, decision("q", 1, 0, "c1")) },
+			[]string{"p", "q"}, nil},
+		"the same template": {oneByOne, goOn, []string{"q"}, []string{"q"}},
+	} {
+		for how, remaining := range map[string][]workv1alpha1.LocalPlacementReference{
+			"removed from the set": {successor}, "selects it no more": {test.predecessor, successor},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				both := []string{"c1", "c2"}
+				h := newHub(t, objects(webSet(test.predecessor, successor), decided("p", both...), decided("q", both...))...)
+				h.reconcile(t)
+				for range 2 {
+					h.report(t, both, "Applied", "True", "Progressing", "False")
+					h.reconcile(t)
+				}
+				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+				h.reconcile(t)
+				h.report(t, both, "Applied", "True", "Progressing", "True")
+				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = remaining })
+				h.decide(t, decision("p", 1, 0, "c1"))
+				h.reconciled(t)
+				if got := h.placements(t, "c2"); !slices.Equal(got, test.want) {
+					t.Errorf("c2 has works of %v, want %v", got, test.want)
+				}
+				test.further(t, h)
+				h.reconciled(t)
+				h.report(t, both, "Applied", "True")
+				h.reconcile(t)
+				if got := h.placements(t, "c2"); !slices.Equal(got, test.last) {
+					t.Errorf("at last, c2 has works of %v, want %v", got, test.last)
+				}
+			})
+		}
+	}
+}
+
 func (h *hub) create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := h.Create(t.Context(), o); err != nil {
