@@ -406,14 +406,18 @@ func TestUnknownDecisions(t *testing.T) {
 	h.clock.Step(time.Hour)
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
-	h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty")
+	const stays = "until then its works stay as they are, as do those of placements that have left the set or select no cluster"
+	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty"); !strings.Contains(message,
+		"Placement p has not been decided on yet; "+stays) {
+		t.Errorf("message %q", message)
+	}
 	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionNotFound"); !strings.Contains(message,
-		"Placement p does not exist in namespace ns: create it") {
+		"Placement p does not exist in namespace ns: create it, or correct spec.placementRefs; "+stays) {
 		t.Errorf("message %q", message)
 	}
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")

@@ -13,8 +13,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
+// whatStays is what the set keeps while it is not known what a placement selects: see keepPredecessors.
+const whatStays = "its works stay as they are, as do those of placements that have left the set or select no cluster"
+
 // readPlacements determines which clusters the placements of a set select. Where that is not known, for example because a Placement
-// does not exist, everything stays as it is: the deletion of a Placement must not remove the works of a fleet.
+// does not exist, its works stay as they are: the deletion of a Placement must not remove the works of a fleet. So do those of placements
+// that have left the set or select no cluster, which it may replace.
 func (c *Controller) readPlacements(ctx context.Context, s *snapshot) error {
 	absent := map[missing]bool{}
 	for _, p := range s.placements {
@@ -46,8 +50,8 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	spec := &clusterv1beta1.Placement{}
 	if err := c.client.Get(ctx, key, spec, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		p.reason = fleet.ReasonPlacementDecisionNotFound
-		p.message = fmt.Sprintf("Placement %s does not exist in namespace %s: create it, or correct spec.placementRefs; until then its works stay as they are",
-			p.Name, namespace)
+		p.message = fmt.Sprintf("Placement %s does not exist in namespace %s: create it, or correct spec.placementRefs; until then %s",
+			p.Name, namespace, whatStays)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("get Placement %s: %w", key, err)
@@ -62,7 +66,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	if len(decisions.Items) == 0 {
 		// A scheduler writes a decision even if it selects nothing.
 		p.reason = fleet.ReasonPlacementDecisionEmpty
-		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then its works stay as they are", p.Name)
+		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then %s", p.Name, whatStays)
 		return nil
 	}
 	p.selected, p.passed, err = c.selected.Clusters(ctx, namespace, decisions.Items)
