@@ -55,10 +55,9 @@ func merge(before, desired []addonv1beta1.ConfigReference) []addonv1beta1.Config
 	had := entries(before)
 	for _, reference := range desired {
 		if p := slices.Index(had, entryOf(reference)); p >= 0 {
-			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
-			if changes := !same(before[p].DesiredConfig, reference.DesiredConfig); changes &&
-				same(reference.LastAppliedConfig, reference.DesiredConfig) {
-				reference.LastAppliedConfig = nil
+			applied := before[p].LastAppliedConfig
+			if same(before[p].DesiredConfig, reference.DesiredConfig) || !same(applied, reference.DesiredConfig) {
+				reference.LastAppliedConfig = applied.DeepCopy()
 			}
 		}
 		reference.DesiredConfig = reference.DesiredConfig.DeepCopy()
