@@ -49,6 +49,7 @@ type Hub struct {
 	requests []Request
 	handlers map[string]http.HandlerFunc
 	watches  map[string]int // ever made, by path
+	ended    map[string]int // those of them that have ended
 	created  map[string]func(*unstructured.Unstructured)
 
 	connected map[string]http.Handler // the APIs of clusters
@@ -110,6 +111,7 @@ type event struct {
 func New(t *testing.T) *Hub {
 	t.Helper()
 	h := &Hub{objects: map[string]*unstructured.Unstructured{}, handlers: map[string]http.HandlerFunc{}, watches: map[string]int{},
+		ended:   map[string]int{},
 		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
 		conflicts: map[string]int{}, ends: map[string]bool{}}
 	h.changed = sync.NewCond(&h.mu)
@@ -247,6 +249,17 @@ func (h *Hub) AwaitWatches(ctx context.Context, collection string, number int) e
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.watches[collection] < number && ctx.Err() == nil {
+		h.changed.Wait()
+	}
+	return ctx.Err()
+}
+
+// AwaitWatchEnd returns once a client has ended a watch of a collection: it has seen what it watched for.
+func (h *Hub) AwaitWatchEnd(ctx context.Context, collection string) error {
+	defer context.AfterFunc(ctx, h.wake)()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.ended[collection] == 0 && ctx.Err() == nil {
 		h.changed.Wait()
 	}
 	return ctx.Err()
@@ -425,6 +438,8 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		h.changed.Wait()
 	}
+	h.ended[r.URL.Path]++
+	h.changed.Broadcast()
 }
 
 func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {

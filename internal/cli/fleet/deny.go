@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -77,9 +78,7 @@ func (r *denial) denyAll(ctx context.Context, clusters []string) error {
 		errs = append(errs, r.denyRequests(ctx, cluster))
 	}
 	if !r.DryRun {
-		for _, cluster := range denied {
-			errs = append(errs, r.awaitNoRights(ctx, cluster))
-		}
+		errs = append(errs, r.awaitAll(ctx, denied))
 	}
 	return errors.Join(errs...)
 }
@@ -120,20 +119,39 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	return errors.Join(errs...)
 }
 
+// awaitAll waits for all of them at the same time, so that one that keeps its rights takes no time from the others.
+func (r *denial) awaitAll(ctx context.Context, clusters []string) error {
+	errs := make([]error, len(clusters))
+	progress := r.Progress()
+	var group errgroup.Group
+	for i, cluster := range clusters {
+		group.Go(func() error {
+			progress.Wait(cluster, "waiting for the hub to take its rights away")
+			errs[i] = r.awaitNoRights(ctx, cluster)
+			progress.Wait(cluster, "")
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs, in the order of the clusters
+	progress.Close()
+	for i, cluster := range clusters {
+		if errs[i] == nil {
+			r.Say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // awaitNoRights waits until the hub has taken the rights away. A hub in an existing cluster whose controllers are not of this version does
 // not.
 func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
-	progress := r.Progress()
-	defer progress.Close()
-	progress.Wait(cluster, "waiting for the hub to take its rights away")
 	left, err := awaitNoRights(ctx, r.hub, cluster)
-	if err != nil && len(left) > 0 {
+	switch {
+	case err != nil && len(left) > 0:
 		return fmt.Errorf("cluster %s is denied, but the hub has not taken away what gives its agent or add-ons rights: see whether its "+
 			"controllers, and the managers of the add-ons, run, or delete %s: %w", cluster, strings.Join(left, ", "), err)
+	case err != nil:
+		return fmt.Errorf("cluster %s is denied, but whether its agent or add-ons still have rights is not known: %w", cluster, err)
 	}
-	if err != nil {
-		return err
-	}
-	r.Say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
@@ -114,4 +115,45 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A cluster that keeps its rights takes no time from the others, and the error names it.
+func TestDenyNowWaitsForAllAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const left = "open-cluster-management:managedcluster:cluster1:work"
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	second, since, over := false, 0, make(chan struct{}) // guarded by the hub, which handles one request at a time
+	h.Handle("GET "+rbacPath+"/rolebindings", func(w http.ResponseWriter, r *http.Request) {
+		second = second || strings.Contains(r.URL.Query().Get("labelSelector"), "cluster2")
+		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBindingList","items":[]}`)(w, r)
+	})
+	h.Handle("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
+		const enough = 3 // by then, the other cluster's answer has arrived
+		if second {
+			if since++; since == enough {
+				close(over)
+			}
+		}
+		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`)(w, r)
+	})
+	got := clitest.TimesOutAfter(t, clitest.Closed(over), "", "--kubeconfig", h.File, "deny", "--clusters", "cluster1,cluster2", "--now",
+		"--timeout", "1")
+	got.Fails(t, "cluster cluster1 is denied, but", "RoleBinding cluster1/"+left)
+	if !strings.Contains(got.Out, "cluster cluster2 is cut off") || strings.Contains(got.ErrOut, "cluster2") {
+		t.Errorf("printed %q, and %q", got.Out, got.ErrOut)
+	}
+}
+
+// Where nothing is known of the rights, the error names the cluster all the same.
+func TestDenyNowNamesClustersThatItDoesNotKnowOf(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	for _, cluster := range []string{"cluster1", "cluster2"} {
+		h.Handle("GET "+rbacPath+"/namespaces/"+cluster+"/rolebindings/open-cluster-management:managedcluster:"+cluster+":work",
+			fakehub.Refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, "no database"))
+	}
+	h.Run(t, "", "deny", "--clusters", "cluster1,cluster2", "--now").Fails(t,
+		"cluster cluster1 is denied, but whether", "cluster cluster2 is denied, but whether", "no database")
 }

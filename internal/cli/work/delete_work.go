@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -140,23 +141,33 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 			deleting = append(deleting, p.cluster)
 		}
 	}
+	return errors.Join(append(errs, d.awaitAll(ctx, hub, name, deleting))...)
+}
+
+// awaitAll waits for the works of all clusters at the same time, so that one that stays takes no time from the others.
+func (d *workDeletion) awaitAll(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) error {
 	ctx, cancel := d.LimitedTo(ctx, d.timeout)
 	defer cancel()
+	errs := make([]error, len(clusters))
 	progress := d.Progress()
-	defer progress.Close()
-	for _, cluster := range deleting {
-		progress.Wait(cluster, "waiting for its agent")
-		err := awaitNoWork(ctx, hub, cluster, name)
-		progress.Wait(cluster, "")
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: its agent has not taken everything off the cluster yet. \"capstan get clusters %s\" shows whether it is there, "+
-				"--timeout waits longer, --force does not wait for it", err, cluster)
+	var group errgroup.Group
+	for i, cluster := range clusters {
+		group.Go(func() error {
+			progress.Wait(cluster, "waiting for its agent")
+			errs[i] = awaitNoWork(ctx, hub, cluster, name)
+			progress.Wait(cluster, "")
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs, in the order of the clusters
+	progress.Close()
+	for i, cluster := range clusters {
+		if errs[i] == nil {
+			d.Say("work %s in cluster %s is deleted", name, cluster)
+		} else if errors.Is(errs[i], context.DeadlineExceeded) {
+			errs[i] = fmt.Errorf("%w: its agent has not taken everything off the cluster yet. \"capstan get clusters %s\" shows whether it is there, "+
+				"--timeout waits longer, --force does not wait for it", errs[i], cluster)
 		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		d.Say("work %s in cluster %s is deleted", name, cluster)
 	}
 	return errors.Join(errs...)
 }

@@ -209,3 +209,24 @@ func TestDeleteWork(t *testing.T) {
 		t.Errorf("it sent %+v", sent)
 	}
 }
+
+// A work that stays takes no time from those of other clusters.
+func TestDeleteWorksAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	second := strings.Replace(clitest.WorksPath, "cluster1", "cluster2", 1)
+	h.Put(t, clitest.WorksPath+"/web",
+		&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1", Finalizers: []string{"of.example.com/agent"}}})
+	h.Put(t, second+"/web", &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster2"}})
+	got := clitest.TimesOutAfter(t, func(ctx context.Context) {
+		_ = h.AwaitWatch(ctx, clitest.WorksPath)
+		_ = h.AwaitWatchEnd(ctx, second)
+	}, "", "--kubeconfig", h.File, "delete", "work", "web", "--clusters", "cluster1,cluster2", "--timeout", "1")
+	got.Fails(t, "web in cluster cluster1", "not done after 1s", "--force")
+	if got.Out != "work web in cluster cluster2 is deleted\n" {
+		t.Errorf("it printed %q", got.Out)
+	}
+	if strings.Contains(got.ErrOut, "cluster2") {
+		t.Errorf("the error names cluster2: %s", got.ErrOut)
+	}
+}
