@@ -26,7 +26,8 @@ const maxWeight = 10
 
 const createPlacementLong = `Create a placement, which selects clusters of the cluster sets that are bound to its namespace.
 
-Without flags it selects all of them. --label-selectors may be repeated: a cluster has to match one of them.
+Without flags it selects all of them. A cluster has to match one of --label-selectors, which commas separate: region=eu,region=us is
+either region. One in double quotes has several requirements, all of which have to match: '"region=eu,env!=test"'.
 --prioritizers says which clusters are the best when --count limits their number:
 
   BuiltIn:NAME:WEIGHT               Balance, Steady, ResourceAllocatableCPU or ResourceAllocatableMemory
@@ -53,6 +54,7 @@ func NewCreatePlacementCommand(global *options.Global) *cobra.Command {
 		Short: "Select clusters for what is to run on them",
 		Long:  createPlacementLong,
 		Example: "  capstan create placement web --namespace team-a --clustersets prod --label-selectors region=eu --count 2\n" +
+			"  capstan create placement web --label-selectors '\"region=eu,env!=test\",tier in (gold,silver)'\n" +
 			"  capstan create placement web --prioritizers BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:1 --count 1 --dry-run",
 		Args:              options.ExactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -60,7 +62,7 @@ func NewCreatePlacementCommand(global *options.Global) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
 	flags.StringArrayVar(&f.labelSelectors, "label-selectors", nil,
-		"labels that clusters must have, such as region=eu,env!=test; may be repeated, and one of them has to match")
+		"labels of clusters, separated by commas or repeated, of which one has to match; in double quotes, all of them")
 	flags.StringSliceVar(&f.clusterSets, "clustersets", nil, "cluster sets to choose from, bound to the namespace (default: all that are)")
 	flags.StringSliceVar(&f.prioritizers, "prioritizers", nil,
 		"which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
@@ -103,14 +105,9 @@ func (f *placementCreation) placement(name string, limited bool) (*clusterv1beta
 		}
 		p.Spec.NumberOfClusters = &f.count
 	}
-	for _, text := range f.labelSelectors {
-		selector, err := parseSelector(text)
-		if err != nil {
-			return nil, fmt.Errorf("--label-selectors: %q: %w; write for instance region=eu,env!=test", text, err)
-		}
-		p.Spec.Predicates = append(p.Spec.Predicates, clusterv1beta1.ClusterPredicate{
-			RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: *selector},
-		})
+	var err error
+	if p.Spec.Predicates, err = parsePredicates(f.labelSelectors); err != nil {
+		return nil, err
 	}
 	for _, text := range f.prioritizers {
 		prioritizer, err := parsePrioritizer(text)
@@ -120,6 +117,51 @@ func (f *placementCreation) placement(name string, limited bool) (*clusterv1beta
 		p.Spec.PrioritizerPolicy.Configurations = append(p.Spec.PrioritizerPolicy.Configurations, prioritizer)
 	}
 	return p, nil
+}
+
+// parsePredicates reads lists of selectors as clusteradm does: each is a predicate, and a cluster has to match one of them.
+func parsePredicates(lists []string) ([]clusterv1beta1.ClusterPredicate, error) {
+	var predicates []clusterv1beta1.ClusterPredicate
+	for _, list := range lists {
+		for _, text := range splitSelectors(list) {
+			selector, err := parseSelector(text)
+			if err != nil {
+				return nil, fmt.Errorf("--label-selectors: %q: %w; write for instance region=eu,region=us for either of them, "+
+					"or '\"region=eu,env!=test\"' for both", text, err)
+			}
+			predicates = append(predicates, clusterv1beta1.ClusterPredicate{
+				RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: *selector},
+			})
+		}
+	}
+	return predicates, nil
+}
+
+// splitSelectors splits a list of selectors at its commas, but for those in parentheses, between values, and those in double quotes, between
+// requirements of one selector. It takes the quotes off.
+func splitSelectors(list string) []string {
+	var selectors []string
+	start, quoted, enclosed := 0, false, false
+	for i, c := range list {
+		switch c {
+		case '"':
+			quoted = !quoted
+		case '(', ')':
+			enclosed = c == '('
+		case ',':
+			if !quoted && !enclosed {
+				selectors, start = append(selectors, unquoted(list[start:i])), i+1
+			}
+		}
+	}
+	return append(selectors, unquoted(list[start:]))
+}
+
+func unquoted(text string) string {
+	if inner, found := strings.CutPrefix(text, `"`); found && strings.HasSuffix(inner, `"`) {
+		return strings.TrimSuffix(inner, `"`)
+	}
+	return text
 }
 
 // parseSelector reads what kubectl takes for --selector, but for the comparison of numbers, which placements do not have.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func TestCreatePlacement(t *testing.T) {
 	h := clitest.NewHub(t)
 	h.PutSet(t, "prod")
 	create := []string{"create", "placement", "web", "-n", "team-a", "--clustersets", "prod", "--count", "2",
-		"--label-selectors", "region=eu,env!=test", "--label-selectors", "tier in (gold,silver)",
+		"--label-selectors", `"region=eu,env!=test"`, "--label-selectors", "tier in (gold,silver)",
 		"--prioritizers", "BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:-1"}
 	h.Run(t, "", create...).Fails(t, "cluster set prod is not bound to namespace team-a", "capstan clusterset bind prod --namespace team-a")
 	h.Run(t, "", "clusterset", "bind", "prod", "-n", "team-a").Succeeds(t)
@@ -90,6 +91,8 @@ func TestCreatePlacement(t *testing.T) {
 	for flags, says := range map[string]string{
 		"--count -1":                             "--count: -1",
 		"--label-selectors =":                    "region=eu",
+		"--label-selectors a=1,":                 "no labels",
+		`--label-selectors "a=1,b=2`:             "region=eu",
 		"--label-selectors nodes>3":              "the operator gt is not among",
 		"--prioritizers Balance:1":               "neither BuiltIn:NAME:WEIGHT nor",
 		"--prioritizers BuiltIn:Balence:1":       "there is no built-in prioritizer \"Balence\"; use one of Balance,",
@@ -100,6 +103,45 @@ func TestCreatePlacement(t *testing.T) {
 		"--clustersets nothing --namespace gone": "capstan clusterset bind nothing --namespace gone",
 	} {
 		h.Run(t, "", append([]string{"create", "placement", "new"}, strings.Fields(flags)...)...).Fails(t, says)
+	}
+}
+
+// CA-30: commas separate selectors, of which one has to match, as with clusteradm; double quotes and parentheses enclose commas.
+func TestCreatePlacementLabelSelectors(t *testing.T) {
+	t.Parallel()
+	type requirements [][]metav1.LabelSelectorRequirement
+	in := func(key string, values ...string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
+	}
+	for name, test := range map[string]struct {
+		given []string
+		want  requirements
+	}{
+		"one":          {[]string{"a=1"}, requirements{{in("a", "1")}}},
+		"commas":       {[]string{"a=1,b=2"}, requirements{{in("a", "1")}, {in("b", "2")}}},
+		"repeated":     {[]string{"a=1", "b=2,c=3"}, requirements{{in("a", "1")}, {in("b", "2")}, {in("c", "3")}}},
+		"quotes":       {[]string{`"a=1,b=2",c=3`}, requirements{{in("a", "1"), in("b", "2")}, {in("c", "3")}}},
+		"values":       {[]string{"a in (x,y),b=2"}, requirements{{in("a", "x", "y")}, {in("b", "2")}}},
+		"quotes, both": {[]string{`"a in (x,y),b=2"`}, requirements{{in("a", "x", "y"), in("b", "2")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"create", "placement", "web", "-n", "team-a"}
+			for _, selectors := range test.given {
+				args = append(args, "--label-selectors", selectors)
+			}
+			h := clitest.NewHub(t)
+			h.Run(t, "", args...).Succeeds(t)
+			var created clusterv1beta1.Placement
+			h.Get(t, clitest.PlacementsPath+"/web", &created)
+			var got requirements
+			for _, predicate := range created.Spec.Predicates {
+				got = append(got, predicate.RequiredClusterSelector.LabelSelector.MatchExpressions)
+			}
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("selects %+v, want %+v", got, test.want)
+			}
+		})
 	}
 }
 
