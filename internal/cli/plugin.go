@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +123,7 @@ func findPlugin(args []string) (program string, rest []string) {
 }
 
 // runPlugin runs the program that the arguments name, if they are no command of ours. It returns its exit code.
-func runPlugin(ctx context.Context, root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) (code int, ran bool) {
+func runPlugin(root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) (code int, ran bool) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || isCommand(root, args[0]) {
 		return 0, false
 	}
@@ -132,17 +131,17 @@ func runPlugin(ctx context.Context, root *cobra.Command, args []string, in io.Re
 	if program == "" {
 		return 0, false
 	}
-	command := exec.CommandContext(ctx, program, rest...)
+	command := exec.Command(program, rest...) //nolint:noctx // signals end it, as they are
 	command.Stdin, command.Stdout, command.Stderr = in, out, errOut
-	err := command.Run()
-	var exit *exec.ExitError
+	err := options.RunProgram(command)
+	var exit options.ExitError
 	switch {
 	case err == nil:
 		return 0, true
-	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return exit.ExitCode(), true
+	case errors.As(err, &exit):
+		return exit.Code, true
 	}
-	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), fmt.Errorf("run %s: %w", program, err))
+	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), err)
 	return 1, true
 }
 

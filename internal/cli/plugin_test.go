@@ -1,13 +1,18 @@
 package cli_test
 
 import (
+	"bufio"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capstan-io/capstan/internal/cli"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
@@ -40,6 +45,53 @@ func TestPlugins(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	clitest.Run(t.Context(), "", "plugin", "list").Fails(t, "no program in PATH")
+}
+
+// CA-02: signals reach a plugin, which decides how it ends; one that they end has the exit code that shells give it.
+func TestPluginsGetSignals(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	for name, test := range map[string]struct {
+		trap string
+		sent syscall.Signal
+		says string
+		code int
+	}{
+		"interrupt, cleans up":    {`trap 'echo cleaned; exit 7' INT TERM`, syscall.SIGINT, "cleaned", 7},
+		"terminated, cleans up":   {`trap 'echo cleaned; exit 7' INT TERM`, syscall.SIGTERM, "cleaned", 7},
+		"terminated, has no trap": {``, syscall.SIGTERM, "", 128 + int(syscall.SIGTERM)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			script := "#!/bin/sh\n" + test.trap + "\necho ready\nwhile true; do read x || sleep 0.01; done\n"
+			if err := os.WriteFile(filepath.Join(dir, "capstan-waits"), []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := signal.NotifyContext(t.Context(), test.sent) // as the program has it
+			defer stop()
+			in, input := io.Pipe()
+			printed, out := io.Pipe()
+			code := make(chan int, 1)
+			go func() {
+				ended := cli.Main(ctx, []string{"waits"}, in, out, io.Discard)
+				_ = out.Close()
+				code <- ended
+			}()
+			lines := bufio.NewScanner(printed)
+			if !lines.Scan() || lines.Text() != "ready" {
+				t.Fatalf("it says %q", lines.Text())
+			}
+			if err := syscall.Kill(os.Getpid(), test.sent); err != nil {
+				t.Fatal(err)
+			}
+			if test.says != "" && (!lines.Scan() || lines.Text() != test.says) {
+				t.Errorf("it says %q, want %q", lines.Text(), test.says)
+			}
+			_ = input.Close()
+			if got := <-code; got != test.code {
+				t.Errorf("exit code %d, want %d", got, test.code)
+			}
+		})
+	}
 }
 
 // CA-02: the kubeconfig is shown without its secrets, and changed.

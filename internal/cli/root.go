@@ -176,7 +176,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 // Run is Main with what commands share, of which tests set the clock.
 func Run(ctx context.Context, global *options.Global, args []string) int {
 	root := tree(global) //nolint:contextcheck // commands get the context when they run
-	if code, ran := runPlugin(ctx, root, args, global.In, global.Out, global.ErrOut); ran {
+	if code, ran := runPlugin(root, args, global.In, global.Out, global.ErrOut); ran {
 		return code
 	}
 	root.SetArgs(reach.SeparateKubectl(root, args))

@@ -14,6 +14,12 @@ func Is(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// IsInput tells whether a person types what is read there.
+func IsInput(r io.Reader) bool {
+	file, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
 // Colours tells whether a text may have colours.
 type Colours bool
 

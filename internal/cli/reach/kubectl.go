@@ -7,11 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -204,26 +202,14 @@ func (r *kubectlRun) writeKubeconfig(config *clientcmdapi.Config) error {
 
 // kubectl runs it, with everything as if it had been started itself: the terminal, signals and the exit code.
 func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
-	command := exec.Command(kubectlProgram, args...) //nolint:noctx // signals end it, as they are
-	command.Env = append(os.Environ(), r.env...)
-	command.Stdin, command.Stdout, command.Stderr = in, r.Out, r.ErrOut
 	if r.DryRun {
 		r.Say("would run %s %s", kubectlProgram, strings.Join(args, " "))
 		return nil
 	}
-	err := runForwardingSignals(command, in)
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &exit):
-		return fmt.Errorf("run %s: %w", kubectlProgram, err)
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		const signalled = 128 // what shells add
-		return options.ExitError{Code: signalled + int(status.Signal())}
-	}
-	return options.ExitError{Code: exit.ExitCode()}
+	command := exec.Command(kubectlProgram, args...) //nolint:noctx // signals end it, as they are
+	command.Env = append(os.Environ(), r.env...)
+	command.Stdin, command.Stdout, command.Stderr = in, r.Out, r.ErrOut
+	return options.RunProgram(command)
 }
 
 // checkConnected makes sure that the cluster can be reached: kubectl reports it in many ways if not, none of them clear. What the cluster
@@ -244,46 +230,16 @@ func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	return nil
 }
 
-// runForwardingSignals passes signals on to a program until it has ended. Those of the keyboard reach it without that.
-func runForwardingSignals(command *exec.Cmd, in io.Reader) error {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
-	defer signal.Stop(signals)
-	if err := command.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				if s != os.Interrupt || !isTerminal(in) {
-					_ = command.Process.Signal(s) // it may have ended
-				}
-			case <-ended:
-				return
-			}
-		}
-	}()
-	return command.Wait()
-}
-
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	return ok && terminal.Is(file)
-}
-
 // runInteractive runs kubectl with one line after the other, until there is none or one says exit.
 func (r *kubectlRun) runInteractive(ctx context.Context) error {
-	terminal := isTerminal(r.In)
+	typed := terminal.IsInput(r.In)
 	var in io.Reader // commands from a pipe are not for kubectl to read
-	if terminal {
+	if typed {
 		in = r.In
 		r.Note("Enter what kubectl is to do on cluster %s, such as: get pods -n default. \"exit\" ends.", r.cluster)
 	}
 	for ctx.Err() == nil {
-		if terminal {
+		if typed {
 			fmt.Fprintf(r.ErrOut, "%s> ", r.cluster)
 		}
 		line, err := readLine(ctx, r.In)
