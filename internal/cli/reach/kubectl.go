@@ -7,9 +7,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -230,19 +232,23 @@ func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	return nil
 }
 
-// runInteractive runs kubectl with one line after the other, until there is none or one says exit.
+// runInteractive runs kubectl with one line after the other, until there is none or one says exit. An interrupt from the keyboard ends what
+// kubectl does, such as "logs -f", or what is being typed, and not the session.
 func (r *kubectlRun) runInteractive(ctx context.Context) error {
-	typed := terminal.IsInput(r.In)
+	lines := &commandLines{in: r.In, errOut: r.ErrOut, interrupts: make(chan os.Signal, 1)}
 	var in io.Reader // commands from a pipe are not for kubectl to read
-	if typed {
+	if terminal.IsInput(r.In) {
 		in = r.In
 		r.Note("Enter what kubectl is to do on cluster %s, such as: get pods -n default. \"exit\" ends.", r.cluster)
+		lines.prompt = r.cluster + "> "
+		signal.Notify(lines.interrupts, os.Interrupt)
+		defer signal.Stop(lines.interrupts)
+		ctx = context.WithoutCancel(ctx)
 	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP) // the kubeconfig is to go, whatever ends the session
+	defer stop()
 	for ctx.Err() == nil {
-		if typed {
-			fmt.Fprintf(r.ErrOut, "%s> ", r.cluster)
-		}
-		line, err := readLine(ctx, r.In)
+		line, err := lines.next(ctx)
 		words, splitErr := splitWords(line)
 		switch {
 		case splitErr != nil:
@@ -258,21 +264,35 @@ func (r *kubectlRun) runInteractive(ctx context.Context) error {
 				return err
 			}
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return nil //nolint:nilerr // the end of what there is to read
 		}
 	}
-	return ctx.Err()
+	return options.ExitError{Code: options.InterruptedCode}
 }
 
-// readLine reads a line and nothing behind it, which is for kubectl if it reads.
-func readLine(ctx context.Context, in io.Reader) (string, error) {
+// commandLines are the lines that somebody types, or that a pipe has.
+type commandLines struct {
+	in         io.Reader
+	errOut     io.Writer
+	prompt     string         // none for a pipe
+	interrupts chan os.Signal // those from the keyboard
+}
+
+// next reads a line and nothing behind it, which is for kubectl if it reads. At an interrupt, the terminal forgets what has been typed of the
+// line; one that came before was for kubectl.
+func (l *commandLines) next(ctx context.Context) (string, error) {
+	select {
+	case <-l.interrupts:
+	default:
+	}
+	fmt.Fprint(l.errOut, l.prompt)
 	var line []byte
 	ended := make(chan error, 1)
 	go func() {
 		one := make([]byte, 1)
 		for {
-			n, err := in.Read(one)
+			n, err := l.in.Read(one)
 			if n > 0 && one[0] == '\n' {
 				ended <- nil
 				return
@@ -284,11 +304,15 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 			}
 		}
 	}()
-	select {
-	case err := <-ended:
-		return string(line), err
-	case <-ctx.Done():
-		return "", ctx.Err()
+	for {
+		select {
+		case err := <-ended:
+			return string(line), err
+		case <-l.interrupts:
+			fmt.Fprint(l.errOut, "\n"+l.prompt)
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
 }
 
