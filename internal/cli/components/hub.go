@@ -129,6 +129,7 @@ type hubObjects struct {
 		Spec     struct {
 			Registration featureGates `json:"registrationConfiguration"`
 			Work         featureGates `json:"workConfiguration"`
+			Placement    featureGates `json:"placementConfiguration"`
 			AddOnManager featureGates `json:"addOnManagerConfiguration"`
 		} `json:"spec"`
 	}
@@ -238,7 +239,8 @@ func (o *hubObjects) featureGates() map[string]bool {
 		}
 	}
 	for _, manager := range o.clusterManagers {
-		for _, component := range []featureGates{manager.Spec.Registration, manager.Spec.Work, manager.Spec.AddOnManager} {
+		spec := manager.Spec
+		for _, component := range []featureGates{spec.Registration, spec.Work, spec.Placement, spec.AddOnManager} {
 			for _, gate := range component.FeatureGates {
 				gates[gate.Feature] = gate.Mode == "Enable"
 			}

@@ -106,6 +106,8 @@ func TestGetHubInfoInCluster(t *testing.T) {
 		FeatureGates: []operatorv1.FeatureGate{{Feature: "DefaultClusterSet", Mode: "Enable"}}}
 	manager.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{FeatureGates: []operatorv1.FeatureGate{{Feature: "ManifestWorkReplicaSet",
 		Mode: "Disable"}}}
+	manager.Spec.PlacementConfiguration = &operatorv1.PlacementConfiguration{
+		FeatureGates: []operatorv1.FeatureGate{{Feature: "PlacementDebugServer", Mode: "Enable"}}}
 	h.Put(t, "/apis/operator.open-cluster-management.io/v1/clustermanagers/cluster-manager", manager)
 	putDeployment(t, h, clitest.OperatorsPath, "open-cluster-management", "cluster-manager", 3, 2)
 	putDeployment(t, h, deploymentsPath, "open-cluster-management-hub", "cluster-manager-registration-controller", 1, 1)
@@ -118,7 +120,7 @@ func TestGetHubInfoInCluster(t *testing.T) {
 		"Placement\n│   │   ├── Controller: process host_1\n",
 		"Work\n│   │   ├── Controller: none found\n│   │   ├── Webhook: (1/1) example.com/cluster-manager-work-webhook:v1\n",
 		"AddOn\n│       ├── Controller: none found\n",
-		"DefaultClusterSet: true\n", "ManifestWorkReplicaSet: false\n")
+		"DefaultClusterSet: true\n", "ManifestWorkReplicaSet: false\n", "PlacementDebugServer: true\n")
 	h.Run(t, "", "get", "hub-info", "-o", "table").Fails(t, "tree, yaml, json")
 	h.Run(t, "", "get", "hub-info", "now").Fails(t, "flags only")
 }
