@@ -45,7 +45,7 @@ func (k *kubeconfig) viewCommand() *cobra.Command {
 	}
 	command.Flags().BoolVar(&minify, "minify", false, "show the current context alone, or that of --context")
 	command.Flags().BoolVar(&raw, "raw", false, "show the secrets, too")
-	command.Flags().BoolVar(&flatten, "flatten", false, "show the content of files that the kubeconfig names")
+	command.Flags().BoolVar(&flatten, "flatten", false, "show what works elsewhere: the content of the files that it names, and the secrets")
 	format := options.AddOutputFlag(command, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {
 		config, err := k.ConfigAccess().GetStartingConfig()
@@ -61,7 +61,7 @@ func (k *kubeconfig) viewCommand() *cobra.Command {
 		if err == nil && flatten {
 			err = clientcmdapi.FlattenConfig(config)
 		}
-		if err == nil && !raw {
+		if err == nil && !raw && !flatten {
 			err = clientcmdapi.RedactSecrets(config)
 			clientcmdapi.ShortenConfig(config)
 		}

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"os/signal"
@@ -108,6 +109,10 @@ func TestConfig(t *testing.T) {
 		t.Errorf("it shows the secret:\n%s", view.Out)
 	}
 	h.Run(t, "", "config", "view", "--raw", "-o", "json").Succeeds(t, `"token":"admin"`)
+	flattened, err := clientcmd.Load([]byte(h.Run(t, "", "config", "view", "--flatten", "--minify").Out))
+	if err != nil || flattened.AuthInfos["hub"].Token != "admin" || !bytes.Equal(flattened.Clusters["hub"].CertificateAuthorityData, h.CA()) {
+		t.Errorf("what is for elsewhere does not work there: %+v: %v", flattened, err)
+	}
 	h.Run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--dry-run").Succeeds(t, "would do this")
 	h.Run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--namespace", "n").Succeeds(t, `Context "second" created.`)
 	h.Run(t, "", "config", "use-context", "second").Succeeds(t, `Switched to context "second".`)
