@@ -298,8 +298,8 @@ func (r *reviewer) explainHubRefusal(ctx context.Context, cluster string, verbs 
 	return fmt.Sprintf("the hub does not let user %q %s %s of this cluster", r.user.Name, strings.Join(verbs, ", "), resource.Resource),
 		fmt.Sprintf("An administrator of the hub lets the user in:\n"+
 			"  kubectl create clusterrole %s --verb=%s --resource=%s.%s/%s --resource-name=%s\n"+
-			"  kubectl create clusterrolebinding %s --clusterrole=%s --user='%s'",
-			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, r.user.Name), nil
+			"  kubectl create clusterrolebinding %s --clusterrole=%s --user=%s",
+			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, output.ShellCommand(r.user.Name)), nil
 }
 
 // roleToEnter is the name of a ClusterRole for one user of a cluster, without what a shell would interpret.

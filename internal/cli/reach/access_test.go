@@ -3,6 +3,7 @@ package reach_test
 import (
 	"encoding/json"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ idle           no                               -           -                   
 		"cluster2: ConfigMap hub-access of the managed cluster lets you do no more than: get in web",
 		`idle: the hub does not let user "alice" get, create, update, patch, delete managedclusters/proxy of this cluster`,
 		"kubectl create clusterrole enter-idle-alice --verb=get,create,update,patch,delete --resource=managedclusters.cluster.open-cluster-management.io/proxy --resource-name=idle",
-		"kubectl create clusterrolebinding enter-idle-alice --clusterrole=enter-idle-alice --user='alice'"} {
+		"kubectl create clusterrolebinding enter-idle-alice --clusterrole=enter-idle-alice --user=alice"} {
 		if !strings.Contains(got.ErrOut, words) {
 			t.Errorf("%q is missing in:\n%s", words, got.ErrOut)
 		}
@@ -82,6 +83,25 @@ idle           no                               -           -                   
 	reader.Succeeds(t, "cluster1       get     True        -")
 	if !strings.Contains(reader.ErrOut, "the hub does not give the verb create") {
 		t.Errorf("%+v", reader)
+	}
+}
+
+// CA-43: what is advised means the user to a shell, too, whatever the name.
+func TestAccessAdviceForAShell(t *testing.T) {
+	t.Parallel()
+	h := newHubWithRights(t)
+	const user = "o'brien $(id) @example.com"
+	got := h.Run(t, "", "access", "--cluster", "idle", "--as", user)
+	var script strings.Builder
+	script.WriteString("kubectl() { printf '<%s>' \"$@\"; }\n")
+	for line := range strings.Lines(got.Out + got.ErrOut) {
+		if strings.HasPrefix(line, "  kubectl ") {
+			script.WriteString(line + "\n")
+		}
+	}
+	words, err := exec.CommandContext(t.Context(), "sh", "-c", script.String()).CombinedOutput()
+	if err != nil || !strings.Contains(string(words), "<--resource-name=idle>") || !strings.HasSuffix(string(words), "<--user="+user+">") {
+		t.Errorf("%v: a shell reads %s in:\n%s%s", err, words, got.Out, got.ErrOut)
 	}
 }
 
@@ -161,7 +181,7 @@ func TestAccessAnswers(t *testing.T) {
 		"create pods/web-0 --subresource exec --cluster cluster1":          {"create pods/exec web-0 in namespace default"},
 		"delete deploy -n web --cluster cluster1 --as alice":               {"delete deployments.apps in namespace web"},
 		"list pods -n web --clusters cluster1,cluster2 --as alice":         {"cluster1       yes", "cluster2       no        owner", inOwnersConfigMap, "The owner of the cluster decides"},
-		"delete pods -n web --cluster idle --as alice":                     {"no        hub", `does not let user "alice" delete managedclusters/proxy`, "--verb=delete", "--user='alice'"},
+		"delete pods -n web --cluster idle --as alice":                     {"no        hub", `does not let user "alice" delete managedclusters/proxy`, "--verb=delete", "--user=alice"},
 		"list pods -n web --cluster idle":                                  {"no        connection", "cluster idle has no tunnel", "capstan proxy health"},
 		"list pods --cluster noright":                                      {"no        connection", "the cluster does not answer"},
 		"list things --cluster cluster1":                                   {"no        cluster", `it serves no "things"`},
