@@ -34,6 +34,7 @@ type upgrading struct {
 // upgradable is what can be upgraded: an operator, and what it runs.
 type upgradable struct {
 	command, operator string
+	valuesFlag        string           // that clusteradm has for --values-file
 	oldest            *version.Version // of Kubernetes
 	kind              schema.GroupVersionKind
 	custom            string // the values of the custom resource, in those of the chart
@@ -44,7 +45,7 @@ type upgradable struct {
 
 var (
 	upgradableHub = upgradable{
-		command: "clustermanager", operator: clusterManagerOperator, oldest: oldestForHubs,
+		command: "clustermanager", operator: clusterManagerOperator, valuesFlag: "cluster-manager-values-file", oldest: oldestForHubs,
 		kind: installation.KindClusterManager, custom: "clusterManager",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
 		conditions: hubConditions,
@@ -53,7 +54,7 @@ var (
 		},
 	}
 	upgradableAgent = upgradable{
-		command: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
+		command: "klusterlet", operator: klusterletOperator, valuesFlag: "klusterlet-values-file", oldest: oldestForAgents,
 		kind: installation.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		conditions: agentConditions,
@@ -115,12 +116,17 @@ func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {
 	run.valuesFlag = "values-file"
 	flags := command.Flags()
 	flags.StringVar(&run.valuesFile, "values-file", "", "YAML file with values of the chart "+what.operator+" for the operator")
+	flags.StringVar(&run.valuesFile, what.valuesFlag, "", "the same as --values-file, as clusteradm names it")
+	command.MarkFlagsMutuallyExclusive(run.valuesFlag, what.valuesFlag)
 	flags.StringVar(&run.outputFile, "output-file", "", "write what was applied to this file, which only you can read")
 	flags.BoolVar(&run.wait, "wait", false, "wait until the new version runs, for --timeout seconds at most")
 	flags.BoolVar(&run.force, "force", false, "skip minor versions, go back, and take over what other tools have installed")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
+		}
+		if command.Flags().Changed(what.valuesFlag) {
+			run.valuesFlag = what.valuesFlag
 		}
 		run.registryGiven = command.Flags().Changed("image-registry")
 		return run.RunLimited(command, run.upgrade)

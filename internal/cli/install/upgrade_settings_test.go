@@ -33,6 +33,9 @@ func TestUpgradeKeepsSettings(t *testing.T) {
 		"given the same": {args: []string{"--image-registry", "ghcr.io/capstan-io"}, registry: "ghcr.io/capstan-io"},
 		"given a value": {args: []string{"--values-file", write("registry.yaml", "images: {registry: value.example.com}")},
 			registry: "value.example.com"},
+		"given a value, as to clusteradm": {
+			args:     []string{"--OPERATOR-values-file", write("clusteradm.yaml", "images: {registry: value.example.com}")},
+			registry: "value.example.com"},
 		"of another program":    {container: `{"image":"quay.io/ocm/registration-operator:v0.2.0"}`, registry: "ghcr.io/capstan-io"},
 		"from no registry":      {container: `{"image":"NAME:v0.2.0"}`, registry: "ghcr.io/capstan-io"},
 		"its pull policy":       {container: `{"imagePullPolicy":"Always"}`, want: map[string]string{container + "imagePullPolicy": "Always"}},
@@ -81,7 +84,11 @@ func TestUpgradeKeepsSettings(t *testing.T) {
 				h := newCluster(t)
 				of.put(t, h, test.pod, strings.ReplaceAll(test.container, "NAME", of.image), test.account)
 				upgrade := []string{"upgrade", of.what, "--dry-run", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
-				got := h.Run(t, "", slices.Concat(upgrade, test.args)...)
+				args := slices.Clone(test.args)
+				for i := range args {
+					args[i] = strings.Replace(args[i], "--OPERATOR-", "--"+of.operator+"-", 1)
+				}
+				got := h.Run(t, "", slices.Concat(upgrade, args)...)
 				got.Succeeds(t)
 				registry := "registry.internal/capstan"
 				if test.registry != "" {
