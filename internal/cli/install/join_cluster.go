@@ -81,6 +81,7 @@ func (c *clusterJoin) add(command *cobra.Command) {
 
 // check finds what is missing or wrong for an agent in a cluster, before any request.
 func (c *clusterJoin) check() error {
+	c.mode = strings.ToLower(c.mode)
 	switch {
 	case c.detach:
 		return errors.New("--detach: useless without --local: an agent in a cluster always runs in the background")

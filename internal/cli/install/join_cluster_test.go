@@ -30,6 +30,7 @@ func TestJoinClusterBadInput(t *testing.T) {
 	for line, says := range map[string][]string{
 		"--managed-cluster-kubeconfig k": {"of no use with --mode default", "--local"},
 		"--mode hosted":                  {"--managed-cluster-kubeconfig is missing"},
+		"--mode Hosted":                  {"--managed-cluster-kubeconfig is missing"},
 		"--mode elsewhere":               {`"elsewhere"`, "default, hosted"},
 		"--detach":                       {"--detach: useless without --local"},
 		"--registration-auth awsirsa":    {`--hub-cluster-arn: "" is not the ARN`},

@@ -121,7 +121,7 @@ func TestJoinHostedKubeconfig(t *testing.T) {
 				"contexts: [{name: c, context: {cluster: c, user: u}}],\n"+
 				"clusters: [{name: c, cluster: {server: '"+managed.URL+"', certificate-authority: "+clitest.WriteCA(t, managed)+"}}],\n"+
 				"users: [{name: u, user: {"+test.user+"}}]}")
-			got := h.Run(t, "", joinCommand(t, hub, "--dry-run", "--mode", "hosted", "--managed-cluster-kubeconfig", file)...)
+			got := h.Run(t, "", joinCommand(t, hub, "--dry-run", "--mode", "Hosted", "--managed-cluster-kubeconfig", file)...)
 			if test.refused != nil {
 				got.Fails(t, append(test.refused, `--managed-cluster-kubeconfig: context "c" of `+file+": ")...)
 				if sent := managed.Requests("GET"); len(sent) != 0 {
