@@ -136,6 +136,7 @@ func (r *acceptance) try(ctx context.Context, a *attempt) {
 	if a.err != nil || r.DryRun {
 		return
 	}
+	r.report("Your managed cluster %s has joined the Hub successfully.", a.result.Cluster) // as clusteradm says, for scripts
 	r.report("cluster %s is accepted; \"capstan get clusters\" shows when it is available", a.result.Cluster)
 	if !slices.ContainsFunc(a.result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
 		r.report("no request was there to approve: its agent has a way in already")

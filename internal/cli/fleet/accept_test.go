@@ -29,7 +29,8 @@ func TestAccept(t *testing.T) {
 	h.PutRequest(t, fakehub.JoinRequest(t, "cluster2-x", "cluster2", "a1"))
 
 	h.Run(t, "", "accept", "--clusters", "cluster1").Succeeds(t,
-		"CSR cluster1-x approved", "set hubAcceptsClient to true for managed cluster cluster1", "cluster cluster1 is accepted")
+		"CSR cluster1-x approved", "set hubAcceptsClient to true for managed cluster cluster1", "cluster cluster1 is accepted",
+		"Your managed cluster cluster1 has joined the Hub successfully")
 	if !h.Approved(t, "cluster1-x") || h.Approved(t, "cluster1-evil") || h.Approved(t, "cluster2-x") {
 		t.Error("the wrong requests are approved")
 	}
