@@ -279,8 +279,8 @@ type commandLines struct {
 	interrupts chan os.Signal // those from the keyboard
 }
 
-// next reads a line and nothing behind it, which is for kubectl if it reads. At an interrupt, the terminal forgets what has been typed of the
-// line; one that came before was for kubectl.
+// next reads a line and nothing behind it, which is for kubectl if it reads. At an interrupt, the terminal forgets what has been typed of
+// the line; one that came before was for kubectl.
 func (l *commandLines) next(ctx context.Context) (string, error) {
 	select {
 	case <-l.interrupts:
