@@ -176,7 +176,8 @@ func TestRequestForACreatedAgain(t *testing.T) {
 }
 
 // RG-12: an agent goes back to the hub that it has left once that answers to the agent's own credential and does not deny the cluster,
-// whether or not bootstrap credentials have expired and another hub lets the cluster wait.
+// whether or not bootstrap credentials have expired and another hub lets the cluster wait. With one that no longer knows the cluster it
+// registers again, if no other would have it.
 func TestBackToTheHubThatWasLeft(t *testing.T) {
 	t.Parallel()
 	denied := &clusterv1.ManagedCluster{}
@@ -186,10 +187,12 @@ func TestBackToTheHubThatWasLeft(t *testing.T) {
 		status int
 		body   any
 		waits  bool
+		asks   bool
 		back   bool
 	}{
 		"still down":                        {status: http.StatusInternalServerError},
 		"has no such cluster":               {status: http.StatusNotFound},
+		"lets it register, and no other":    {status: http.StatusForbidden, asks: true},
 		"still denies the cluster":          {status: http.StatusOK, body: denied},
 		"answers":                           {status: http.StatusOK, body: &clusterv1.ManagedCluster{}, back: true},
 		"answers while another one decides": {status: http.StatusOK, body: &clusterv1.ManagedCluster{}, waits: true, back: true},
@@ -198,13 +201,17 @@ func TestBackToTheHubThatWasLeft(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			undecided := &signingHub{T: t, waits: cancel}
+			undecided, asked := &signingHub{T: t, waits: cancel}, &signingHub{T: t, waits: cancel}
 			second := newHub(t, http.StatusUnauthorized)
 			if test.waits {
 				second = serve(t, undecided.ServeHTTP)
 			}
 			first := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Authorization") != "" { // the bootstrap token
+				switch hasToken := r.Header.Get("Authorization") != ""; {
+				case hasToken && test.asks:
+					asked.ServeHTTP(w, r)
+					return
+				case hasToken:
 					w.WriteHeader(http.StatusUnauthorized)
 					return
 				}
@@ -219,6 +226,11 @@ func TestBackToTheHubThatWasLeft(t *testing.T) {
 			}
 			if credential, err := b.Store.Load(); err != nil || credential.MadeFor(first) != nil {
 				t.Errorf("the credential is not for the first hub: %v", err)
+			}
+			asked.mu.Lock()
+			defer asked.mu.Unlock()
+			if (len(asked.requests) > 0) != test.asks {
+				t.Errorf("%d requests of a certificate on the first hub", len(asked.requests))
 			}
 		})
 	}

@@ -38,8 +38,8 @@ func registrationBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 16, Cap: 30 * time.Second}
 }
 
-// pendingRetry is the longest wait for a hub to accept the cluster while the agent has the credential of another hub, which may
-// answer again meanwhile.
+// pendingRetry is the longest wait for a hub to accept the cluster while the agent has a credential, whose hub may answer to that again
+// meanwhile.
 const pendingRetry = 30 * time.Second
 
 // Bootstrap registers one agent with one of its hubs, and again where it has to.
@@ -185,9 +185,6 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 	}
 	if credential == nil {
 		return b.register(ctx, hub)
-	}
-	if b.left != nil && !b.left.refused && hub.file == b.left.file {
-		return nil // the hub answers again, or accepts the cluster again
 	}
 	waiting, cancel := context.WithTimeout(ctx, pendingRetry)
 	defer cancel()
