@@ -185,13 +185,15 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 	return csr
 }
 
-// pending is the earlier request with this key, if there is one. Where there is none, it fails if too many requests of this cluster are
-// undecided to make another. A denial counts until the denied request is deleted.
+// pending is the last request with this key, if there is one: those before it are for former ManagedClusters of the name. Where there is
+// none, it fails if too many requests of this cluster are undecided to make another. A denial counts until the denied request is deleted,
+// or there is a later one with this key.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
 		return nil, fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
 	}
+	var last *certificatesv1.CertificateSigningRequest
 	undecided := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
@@ -201,21 +203,22 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 		if isUndecided(csr) {
 			undecided++
 		}
-		if !r.isSameRequest(csr) {
-			continue
-		}
-		if err := refusal(csr); err != nil {
-			return nil, err // it would be denied again
-		}
-		if private.PublicKey.Equal(parse(csr).PublicKey) {
-			log.FromContext(ctx).Info("Request for a certificate taken up again", "request", csr.Name, "user", r.subject().CommonName)
-			return csr, nil
+		counts := r.isSameRequest(csr) && (refusal(csr) != nil || private.PublicKey.Equal(parse(csr).PublicKey))
+		if counts && (last == nil || last.CreationTimestamp.Before(&csr.CreationTimestamp)) {
+			last = csr
 		}
 	}
-	if undecided >= maxPending {
+	switch {
+	case last == nil && undecided >= maxPending:
 		return nil, &HaltedError{Cluster: r.Identity.Cluster, AddOn: r.addOnName(), Requests: undecided}
+	case last == nil:
+		return nil, nil
 	}
-	return nil, nil
+	if err := refusal(last); err != nil {
+		return nil, err // it would be denied again
+	}
+	log.FromContext(ctx).Info("Request for a certificate taken up again", "request", last.Name, "user", r.subject().CommonName)
+	return last, nil
 }
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.

@@ -3,6 +3,7 @@ package clientcert_test
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -283,5 +285,49 @@ func TestRequestTakenUpAgain(t *testing.T) {
 				t.Errorf("%q, %v", certificate, err)
 			}
 		})
+	}
+}
+
+// RG-07 RG-12: of several requests with its key, an agent takes up the last one, whatever became of those for former ManagedClusters.
+func TestLastRequestIsTakenUp(t *testing.T) {
+	t.Parallel()
+	issued := func(certificate string) certificatesv1.CertificateSigningRequestStatus {
+		return certificatesv1.CertificateSigningRequestStatus{Certificate: []byte(certificate)}
+	}
+	denied := certificatesv1.CertificateSigningRequestStatus{
+		Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}}
+	for name, test := range map[string]struct {
+		earlier, later certificatesv1.CertificateSigningRequestStatus
+		certificate    string
+	}{
+		"both issued":        {issued("earlier"), issued("later"), "later"},
+		"the earlier denied": {denied, issued("later"), "later"},
+		"the later denied":   {issued("earlier"), denied, ""},
+	} {
+		for _, names := range [][]string{{"a", "b"}, {"b", "a"}} {
+			key, encoded, err := hubkubeconfig.NewKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			request, err := cert.MakeCSR(key, &pkix.Name{CommonName: self.User()}, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var requests []client.Object
+			for i, status := range []certificatesv1.CertificateSigningRequestStatus{test.earlier, test.later} {
+				requests = append(requests, &certificatesv1.CertificateSigningRequest{
+					ObjectMeta: metav1.ObjectMeta{Name: names[i], Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
+						CreationTimestamp: metav1.NewTime(start.Add(time.Duration(i) * time.Hour))},
+					Spec:   certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: fleet.SignerKubeAPIServerClient},
+					Status: status,
+				})
+			}
+			requester := &clientcert.Requester{Hub: newHub(requests...), Keys: sameKey{key, encoded}, Identity: self}
+			certificate, _, err := requester.Request(t.Context())
+			var refused *clientcert.DeniedError
+			if string(certificate) != test.certificate || errors.As(err, &refused) != (test.certificate == "") {
+				t.Errorf("%s, in the order %q: %q, %v", name, names, certificate, err)
+			}
+		}
 	}
 }
