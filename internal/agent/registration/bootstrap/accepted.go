@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -25,6 +28,22 @@ func (b *Bootstrap) awaitAccepted(ctx context.Context, hub client.WithWatch) (re
 		return accepted || recreated, err
 	})
 	return recreated, err
+}
+
+// awaitRecreated looks from time to time whether the ManagedCluster is still there, and ends when it had to be created again, or with the
+// context. A look that fails says nothing: the bootstrap credential may have expired, and the watch of the request goes on.
+func (b *Bootstrap) awaitRecreated(ctx context.Context, hub client.Client) (recreated bool) {
+	ended := wait.PollUntilContextCancel(ctx, undecidedCheck, false, func(ctx context.Context) (bool, error) {
+		err := hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, &clusterv1.ManagedCluster{})
+		if apierrors.IsNotFound(err) {
+			recreated, err = b.ensureManagedCluster(ctx, hub)
+		}
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Whether the hub still has the ManagedCluster is not known", "reason", err.Error())
+		}
+		return recreated, nil
+	})
+	return ended == nil
 }
 
 // watchAccepted watches the ManagedCluster until it is accepted, or gone, or the watch ends. Of one that was gone before, a watch has no

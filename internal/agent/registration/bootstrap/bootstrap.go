@@ -42,6 +42,9 @@ func registrationBackoff() *wait.Backoff {
 // meanwhile.
 const pendingRetry = 30 * time.Second
 
+// undecidedCheck is the time between two looks whether the hub still has the ManagedCluster whose certificate request is undecided.
+const undecidedCheck = 5 * time.Minute
+
 // Bootstrap registers one agent with one of its hubs, and again where it has to.
 type Bootstrap struct {
 	// Kubeconfigs are the files with the bootstrap credentials, one for each hub, in the order of preference. They are read
@@ -287,7 +290,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 func (b *Bootstrap) obtain(ctx context.Context, hub client.WithWatch, c *candidate, host string, created bool) error {
 	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime,
 		Signer: b.access().Signer, Brokered: b.access().Brokered, NewCluster: created, Record: b.Record}
-	certificate, key, err := requester.Request(ctx)
+	certificate, key, err := b.request(ctx, requester)
 	if err != nil {
 		return err
 	}
@@ -302,6 +305,25 @@ func (b *Bootstrap) obtain(ctx context.Context, hub client.WithWatch, c *candida
 	b.registered, b.left = true, nil
 	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", host)
 	return nil
+}
+
+// request returns when the hub has issued a certificate for the ManagedCluster that there is. One that is created again gets a request of
+// its own.
+func (b *Bootstrap) request(ctx context.Context, requester *clientcert.Requester) (certificate, key []byte, err error) {
+	for {
+		waiting, cancel := context.WithCancel(ctx)
+		recreated := make(chan bool, 1)
+		go func() {
+			recreated <- b.awaitRecreated(waiting, requester.Hub)
+			cancel()
+		}()
+		certificate, key, err = requester.Request(waiting)
+		cancel()
+		if !<-recreated {
+			return certificate, key, err
+		}
+		requester.NewCluster = true
+	}
 }
 
 // reportHub logs and records once which hub the agent turns to.
