@@ -103,8 +103,8 @@ func (b *Bootstrap) registerByAWS(ctx context.Context, hub client.WithWatch, c *
 	if err != nil {
 		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 	}
-	for waits := true; waits; {
-		if waits, err = b.awaitAccepted(ctx, hub); err != nil {
+	for recreated := true; recreated; {
+		if recreated, err = b.awaitAccepted(ctx, hub); err != nil {
 			return err
 		}
 	}
