@@ -68,15 +68,10 @@ func (c *Credential) RunsAs(command *clientcmdapi.ExecConfig) bool {
 
 // RunningAs is the same credential with another command that makes its tokens.
 func (c *Credential) RunningAs(command *clientcmdapi.ExecConfig) (*Credential, error) {
-	config, name, hub, err := c.read()
+	config, _, _, err := c.read()
 	if err != nil {
 		return nil, err
 	}
-	made, err := recordedOrigin(name, hub).extension()
-	if err != nil {
-		return nil, err
-	}
-	hub.Extensions = withSettings(made, hub)
 	config.AuthInfos[fleet.KubeconfigUser] = &clientcmdapi.AuthInfo{Exec: command}
 	return c.with(config)
 }

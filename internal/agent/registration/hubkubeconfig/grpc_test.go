@@ -3,7 +3,10 @@ package hubkubeconfig
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -67,5 +70,57 @@ func TestGRPCStore(t *testing.T) {
 	}
 	if config, err := store.Connect(t.Context(), self.Cluster); err == nil {
 		t.Errorf("connected to %s with a CA that is none", config.Host)
+	}
+}
+
+// RG-51: the settings of a connection by gRPC stay as they are, whatever else changes in the credential.
+func TestGRPCSettingsStay(t *testing.T) {
+	t.Parallel()
+	load := func(url string) *clientcmdapi.Config {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), fleet.KeyConfig)
+		if err := os.WriteFile(file, []byte("url: "+url+"\ncaData: Y2E=\ntoken: t\nserverHealthinessTimeout: 20s\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config, err := hubaccess.GRPC("").Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	moved := load("moved:8090")
+	certificate, key := issue(t, self.User())
+	first, err := New(load("hub:8090"), self, certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() (*Credential, error){
+		"another trust bundle": func() (*Credential, error) { return first.WithTrustBundle([]byte("next")) },
+		"moved":                func() (*Credential, error) { return first.For(moved) },
+		"registered again where it moved": func() (*Credential, error) {
+			earlier, err := first.For(moved)
+			if err != nil {
+				return nil, err
+			}
+			again, err := New(moved, self, certificate, key)
+			if err != nil {
+				return nil, err
+			}
+			return again.succeeding(earlier)
+		},
+	} {
+		changed, err := change()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_, clusterName, hub, err := changed.read()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if settings := originOf(clusterName, hub).Settings; !strings.Contains(settings, "20s") {
+			t.Errorf("%s: the settings are %q", name, settings)
+		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -54,19 +53,19 @@ func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, known origin, 
 	if user.Exec != nil {
 		from.Cluster, from.Agent = c.Identity.Cluster, c.Identity.Agent
 	}
-	made, err := from.extension()
-	if err != nil {
+	made := &clientcmdapi.Cluster{
+		Server:                   hub.Server,
+		CertificateAuthority:     hub.CertificateAuthority,
+		CertificateAuthorityData: hub.CertificateAuthorityData,
+		ProxyURL:                 hub.ProxyURL,
+		TLSServerName:            hub.TLSServerName,
+		Extensions:               hub.Extensions,
+	}
+	if err := from.record(made); err != nil {
 		return nil, err
 	}
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server:                   hub.Server,
-			CertificateAuthority:     hub.CertificateAuthority,
-			CertificateAuthorityData: hub.CertificateAuthorityData,
-			ProxyURL:                 hub.ProxyURL,
-			TLSServerName:            hub.TLSServerName,
-			Extensions:               withSettings(made, hub),
-		}},
+		Clusters:  map[string]*clientcmdapi.Cluster{name: made},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: user.DeepCopy()},
 		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {
 			Cluster: name, AuthInfo: fleet.KubeconfigUser, Namespace: fleet.KubeconfigNamespace,
@@ -78,14 +77,6 @@ func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, known origin, 
 	}
 	c.Kubeconfig = kubeconfig
 	return &c, nil
-}
-
-// withSettings adds what is said of a connection by gRPC.
-func withSettings(extensions map[string]runtime.Object, hub *clientcmdapi.Cluster) map[string]runtime.Object {
-	if own, ok := hub.Extensions[hubaccess.GRPCExtension]; ok {
-		extensions[hubaccess.GRPCExtension] = own
-	}
-	return extensions
 }
 
 // hubCluster is the cluster of the current context, and its name.

@@ -96,11 +96,9 @@ func (c *Credential) succeeding(earlier *Credential) (*Credential, error) {
 		return c, nil
 	}
 	now.MovedFrom = before.MovedFrom
-	made, err := now.extension()
-	if err != nil {
+	if err := now.record(hub); err != nil {
 		return nil, err
 	}
-	hub.Extensions = withSettings(made, hub)
 	return c.with(config)
 }
 
@@ -124,12 +122,18 @@ func originOf(name string, hub *clientcmdapi.Cluster) origin {
 	return o
 }
 
-func (o origin) extension() (map[string]runtime.Object, error) {
+// record replaces the extensions of the hub's entry: it has the origin, and what is said of a connection by gRPC.
+func (o origin) record(hub *clientcmdapi.Cluster) error {
 	encoded, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("encode what the hub kubeconfig is made from: %w", err)
+		return fmt.Errorf("encode what the hub kubeconfig is made from: %w", err)
 	}
-	return map[string]runtime.Object{originExtension: &runtime.Unknown{Raw: encoded, ContentType: runtime.ContentTypeJSON}}, nil
+	extensions := map[string]runtime.Object{originExtension: &runtime.Unknown{Raw: encoded, ContentType: runtime.ContentTypeJSON}}
+	if settings, ok := hub.Extensions[hubaccess.GRPCExtension]; ok {
+		extensions[hubaccess.GRPCExtension] = settings
+	}
+	hub.Extensions = extensions
+	return nil
 }
 
 // recordedOrigin is the origin of a hub kubeconfig. One that was made by another agent than this has no record: there, its
@@ -202,7 +206,7 @@ func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	if hub.Extensions, err = recordedOrigin(name, hub).extension(); err != nil {
+	if err := recordedOrigin(name, hub).record(hub); err != nil {
 		return nil, err
 	}
 	hub.CertificateAuthority, hub.CertificateAuthorityData = "", bundle
