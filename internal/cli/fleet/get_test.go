@@ -75,6 +75,8 @@ func TestGetToken(t *testing.T) {
 	if got := h.Run(t, "", "get", "token", "--output-file", file); got.Code != 0 || got.Out != "" || !strings.Contains(got.ErrOut, file) {
 		t.Errorf("with a file: %+v", got)
 	}
+	clitest.Run(t.Context(), "", "get", "token", "--kubeconfig", "/none/kubeconfig", "--output-file", "/none/x").Fails(t,
+		"--output-file: /none/x: there is no folder /none")
 	misspelt := filepath.Join(t.TempDir(), "no", "folder")
 	h.Run(t, "", "get", "token", "--output-file", filepath.Join(misspelt, "token")).Fails(t, "--output-file", misspelt)
 	if _, err := os.Stat(misspelt); err == nil {

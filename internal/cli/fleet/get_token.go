@@ -54,6 +54,9 @@ func NewGetTokenCommand(global *options.Global) *cobra.Command {
 	command.Flags().StringVar(&r.file, "output-file", "", "write to this file, which only you can read, instead of standard output")
 	r.format = options.AddOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := options.CheckOutputFile(r.file); err != nil {
+			return err
+		}
 		if r.DryRun {
 			r.AnnounceDryRun(command)
 			return r.showPlan()

@@ -201,13 +201,18 @@ func WriteSecretFile(file string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+	return ReplaceFile(file, content, 0o600)
+}
+
+// ReplaceFile is WriteSecretFile for a file with another mode, in a folder that is there.
+func ReplaceFile(file string, content []byte, mode fs.FileMode) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // CreateTemp makes it 0600
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temporary.Name())
 	_, err = temporary.Write(content)
-	if err := errors.Join(err, temporary.Close()); err != nil {
+	if err := errors.Join(err, temporary.Chmod(mode), temporary.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return os.Rename(temporary.Name(), file)

@@ -20,7 +20,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
-	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -143,12 +142,18 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 	case file == "" || file == stdout:
 		return f.printKubeconfig(config)
 	}
-	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target // which is replaced, and not the link to it
-	}
-	existing, err := loadKubeconfig(file)
-	if err != nil {
+	out := options.OutputFile{Flag: "--output", Path: file, Mode: 0o600}
+	if err := out.Check(); err != nil {
 		return err
+	}
+	var existing *clientcmdapi.Config
+	switch {
+	case f.merge && out.InPlace():
+		return fmt.Errorf("--merge: needs a regular file to add the context to, which %s is not: name another with --output", file)
+	case !out.InPlace():
+		if existing, err = loadKubeconfig(file); err != nil {
+			return err
+		}
 	}
 	if err := checkReplaces(existing, config, file, f.merge); err != nil {
 		return err
@@ -170,8 +175,8 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 	if err != nil {
 		return err
 	}
-	if err := playground.WriteSecretFile(file, content); err != nil {
-		return fmt.Errorf("--output: %w", err)
+	if err := out.Write(content); err != nil {
+		return err
 	}
 	for _, cluster := range clusters {
 		f.Note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
@@ -213,9 +218,6 @@ func clusterKubeconfig(hub *clientcmdapi.Config, server, name string) *clientcmd
 func loadKubeconfig(file string) (*clientcmdapi.Config, error) {
 	existing, err := clientcmd.LoadFromFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--output: %s: there is no folder %s: create it, or choose another", file, filepath.Dir(file))
-		}
 		return nil, nil //nolint:nilnil // the caller writes a new one
 	}
 	if err != nil {

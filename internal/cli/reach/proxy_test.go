@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -113,6 +115,43 @@ func TestKubeconfig(t *testing.T) {
 	h.Run(t, "", "kubeconfig", "Gone").Fails(t, `"Gone" is no name of a cluster`)
 	h.Run(t, "", "kubeconfig").Fails(t, "0 clusters given", "capstan get clusters")
 	h.Run(t, "", "kubeconfig", "cluster2", "-o", filepath.Join(file, "x", "y")).Fails(t, "--output")
+}
+
+// CA-02: a link and a pipe stay what they are, and the kubeconfig arrives where they lead.
+func TestKubeconfigByLinkAndPipe(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	dir := t.TempDir()
+	target, link, pipe := filepath.Join(dir, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Symlink("target", link), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", link).Succeeds(t)
+	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "-o", link).Succeeds(t)
+	if info, err := os.Lstat(link); err != nil || info.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("the link is %v, error %v", info, err)
+	}
+	if config, err := clientcmd.LoadFromFile(target); err != nil || len(config.Contexts) != 2 {
+		t.Errorf("%v: %+v", err, config)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // which waits for no writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	h.Run(t, "", "kubeconfig", "cluster1", "--merge", "-o", pipe).Fails(t, "--merge: needs a regular file", pipe)
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", pipe).Succeeds(t)
+	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Fatalf("the pipe is %v, error %v", info, err)
+	}
+	content := make([]byte, 1<<16) // what a pipe holds
+	n, err := reader.Read(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config, err := clientcmd.Load(content[:n]); err != nil || config.Contexts["cluster1"] == nil {
+		t.Errorf("%v: %s", err, content[:n])
+	}
 }
 
 // CA-02: one kubeconfig has a context for each of several clusters.
