@@ -218,10 +218,15 @@ func (t Target) explicit() *candidate {
 		return &candidate{files: []string{t.Kubeconfig}, playground: t.isPlayground(t.Kubeconfig), namedBy: "--kubeconfig"}
 	}
 	variable := clientcmd.RecommendedConfigPathEnvVar
-	if named := os.Getenv(variable); named != "" {
-		return &candidate{files: filepath.SplitList(named), playground: t.isPlayground(named), namedBy: variable}
+	if files := filesIn(os.Getenv(variable)); len(files) > 0 {
+		return &candidate{files: files, playground: len(files) == 1 && t.isPlayground(files[0]), namedBy: variable}
 	}
 	return nil
+}
+
+// filesIn are the files of a list as KUBECONFIG has them. Empty entries, as behind the last colon, are no files.
+func filesIn(list string) []string {
+	return slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 }
 
 func (t Target) isPlayground(file string) bool {

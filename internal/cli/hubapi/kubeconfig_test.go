@@ -3,6 +3,7 @@ package hubapi_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,9 @@ func TestResolve(t *testing.T) {
 		"an empty file that was named":          {kubeconfig: empty, fails: []string{empty, "missing or empty"}},
 		"KUBECONFIG goes before the playground": {env: env, playground: playground, server: "https://a.env"},
 		"KUBECONFIG may be a list":              {env: env + ":" + more, context: "c", server: "https://c.more"},
+		"empty entries of KUBECONFIG":           {env: "::" + env + "::" + more + ":", context: "c", server: "https://c.more"},
+		"the playground between empty entries":  {env: ":" + playground + ":", playground: playground, server: "https://hub.playground"},
+		"KUBECONFIG with nothing but a colon":   {env: ":", server: "https://a.config"},
 		"the playground, and its hub always":    {playground: playground, server: "https://hub.playground"},
 		"the playground with a context":         {playground: playground, context: "cluster1", server: "https://cluster1.playground"},
 		"a playground without the context":      {playground: playground, context: "prod", server: "https://prod.config"},
@@ -73,6 +77,9 @@ func TestResolve(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.env)
 			target := hubapi.Target{Kubeconfig: test.kubeconfig, Context: test.context, Playground: test.playground}
 			config, source, err := target.Resolve()
+			if files := filepath.SplitList(source.File); slices.Contains(files, "") {
+				t.Errorf("files %q: one is no file", files)
+			}
 			if len(test.fails) > 0 {
 				if err == nil {
 					t.Fatalf("resolved to %s, want an error", config.Host)

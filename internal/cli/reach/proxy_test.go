@@ -188,6 +188,24 @@ func exists(file string) bool {
 	return err == nil
 }
 
+// CA-02: --merge adds to the first file of KUBECONFIG, whose empty entries are no files, and prints no credentials.
+func TestKubeconfigMergeByVariable(t *testing.T) {
+	h := clitest.NewHubWithClusters(t)
+	for i, format := range []string{"%s", ":%s", "::%s:"} {
+		t.Setenv("KUBECONFIG", fmt.Sprintf(format, h.File))
+		name := fmt.Sprintf("prod%d", i)
+		got := clitest.Run(t.Context(), "", "kubeconfig", "cluster1", "--merge", "--context-name", name)
+		got.Succeeds(t)
+		config, err := clientcmd.LoadFromFile(h.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Out != "" || config.Contexts[name] == nil || config.Contexts[name].AuthInfo != "hub" {
+			t.Errorf("KUBECONFIG=%s: printed %q; the contexts are %v", os.Getenv("KUBECONFIG"), got.Out, config.Contexts)
+		}
+	}
+}
+
 // CA-02: with --merge, what is in a kubeconfig stays, and nothing of it is replaced.
 func TestKubeconfigMerge(t *testing.T) {
 	t.Parallel()
