@@ -10,6 +10,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 // CA-04
@@ -30,6 +31,29 @@ func TestVersion(t *testing.T) {
 	clitest.Run(t.Context(), "", "version").Succeeds(t, "capstan\tversion\t:")
 	clitest.Run(t.Context(), "", "--version").Succeeds(t, "capstan version ")
 	clitest.Run(t.Context(), "", "version", "-o", "json").Succeeds(t, `"version":`, `"platform":`)
+}
+
+// CA-01: a user without a home, as in a container, needs one for a playground alone.
+func TestWithoutHome(t *testing.T) {
+	h := clitest.NewHubWithClusters(t)
+	for _, name := range []string{"HOME", playground.EnvHome, "KUBECONFIG"} {
+		t.Setenv(name, "")
+	}
+	clitest.Run(t.Context(), "", "version").Succeeds(t, "capstan\tversion\t:")
+	h.Run(t, "", "get", "clusters").Succeeds(t, "cluster1")
+	noHome := []string{"find the home folder", playground.EnvHome}
+	for command, says := range map[string][]string{
+		"up":     noHome,
+		"status": noHome,
+		"down":   noHome,
+		"join --local --hub-token t --hub-apiserver https://hub --cluster-name c --managed-cluster-kubeconfig " + h.File: noHome,
+		"unjoin --local --cluster-name c": noHome,
+		"get clusters":                    {"HOME is not set", "--kubeconfig"},
+		"get clusters --context hub":      {"HOME is not set", "--kubeconfig"},
+		"unjoin --cluster-name c":         {"HOME is not set", "--kubeconfig"},
+	} {
+		clitest.Run(t.Context(), "", strings.Fields(command)...).Fails(t, says...)
+	}
 }
 
 // CA-02 CA-03

@@ -4,6 +4,7 @@ package hubapi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -191,6 +192,9 @@ func (t Target) ambiguousError(playground, own candidate) error {
 
 // nowhereError is that no kubeconfig fits of those that were looked for.
 func (t Target) nowhereError(looked, contexts []string) error {
+	if len(looked) == 0 {
+		return errors.New("HOME is not set, so there is no kubeconfig to look for: name one with --kubeconfig or KUBECONFIG")
+	}
 	if t.Context != "" {
 		return fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
 			t.Context, strings.Join(looked, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
@@ -235,13 +239,17 @@ func (t Target) isPlayground(file string) bool {
 	return err == nil && playgroundErr == nil && os.SameFile(named, playground)
 }
 
+// defaults are the kubeconfigs to look for where none is named. A user without a home has none there.
 func (t Target) defaults() []candidate {
-	file := filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)
-	own := candidate{files: []string{file}, playground: t.isPlayground(file)} // by a link
-	if t.Playground == "" {
-		return []candidate{own}
+	var candidates []candidate
+	if t.Playground != "" {
+		candidates = append(candidates, candidate{files: []string{t.Playground}, playground: true})
 	}
-	return []candidate{{files: []string{t.Playground}, playground: true}, own}
+	if home := homedir.HomeDir(); home != "" {
+		file := filepath.Join(home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)
+		candidates = append(candidates, candidate{files: []string{file}, playground: t.isPlayground(file)}) // by a link
+	}
+	return candidates
 }
 
 // read merges the files of a candidate; those that do not exist count as empty.

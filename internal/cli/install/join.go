@@ -63,7 +63,7 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
 // NewJoinCommand is "capstan join".
 func NewJoinCommand(global *options.Global) *cobra.Command {
 	run := &joining{Global: global}
-	inCluster, local := &clusterJoin{joining: run}, &localJoin{run}
+	inCluster, local := &clusterJoin{joining: run}, &localJoin{joining: run}
 	command := &cobra.Command{
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME",
 		Short: "Join a cluster to a hub",

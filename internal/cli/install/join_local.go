@@ -20,7 +20,10 @@ import (
 )
 
 // localJoin is "capstan join --local", for an agent that is a process of this machine.
-type localJoin struct{ *joining }
+type localJoin struct {
+	*joining
+	home playground.Home
+}
 
 // check finds what is missing or wrong for an agent that is a process of this machine, before any request.
 func (l *localJoin) check(command *cobra.Command, inCluster clusterJoinFlags) error {
@@ -34,6 +37,10 @@ func (l *localJoin) check(command *cobra.Command, inCluster clusterJoinFlags) er
 	}
 	for _, flag := range inCluster.changed(command) {
 		return fmt.Errorf("--%s: for agents in clusters, of no use with --local", flag)
+	}
+	var err error
+	if l.home, err = playground.DefaultHome(); err != nil {
+		return err
 	}
 	return l.checkKubeconfig()
 }
@@ -69,7 +76,7 @@ func (l *localJoin) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agent := l.Home.Agent(member)
+	agent := l.home.Agent(member)
 	l.warnIfMoves(agent)
 	if l.DryRun {
 		program, err := agent.Program()

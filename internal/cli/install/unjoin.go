@@ -85,7 +85,7 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 	flags.BoolVar(&local, "local", false, "the agent is a process of this machine")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
 	command.MarkFlagsMutuallyExclusive("local", "klusterlet")
-	options.Complete(command, "cluster-name", completeJoined(global))
+	options.Complete(command, "cluster-name", completeJoined)
 	options.Complete(command, "klusterlet", completeKlusterlets(global))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if run.cluster == "" {
@@ -246,7 +246,7 @@ func (u *unjoining) noKlusterlet(ctx context.Context, others []operatorv1.Kluste
 	if len(others) > 0 {
 		hint = "The Klusterlets there are for: " + strings.Join(u.clustersOf(others), ", ") + "."
 	}
-	if joined, err := u.Home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
+	if slices.Contains(joinedHere(), u.cluster) {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
 	}
 	if u.idle {

@@ -22,23 +22,28 @@ type localUnjoin struct {
 	wait    bool
 	force   bool
 
+	home      playground.Home
 	member    playground.Member
 	agent     playground.Agent
 	agentName string // what the agent calls itself in what it applies
 }
 
 // completeJoined completes the names of clusters whose agents are processes of this machine.
-func completeJoined(global *options.Global) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		if global.SetHome() != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names, err := global.Home.JoinedNames()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+func completeJoined(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return joinedHere(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// joinedHere are the names of clusters whose agents are processes of this machine; none where that is not known.
+func joinedHere() []string {
+	home, err := playground.DefaultHome()
+	if err != nil {
+		return nil
 	}
+	names, err := home.JoinedNames()
+	if err != nil {
+		return nil
+	}
+	return names
 }
 
 func (l *localUnjoin) run(command *cobra.Command) error {
@@ -54,10 +59,13 @@ func (l *localUnjoin) check() error {
 		return errors.New("--kubeconfig, --context: of no use with --local: \"capstan join\" was told the kubeconfig of the cluster, and the hub is not asked")
 	}
 	var err error
-	if l.member, err = l.Home.Joined(l.cluster); err != nil {
+	if l.home, err = playground.DefaultHome(); err != nil {
 		return err
 	}
-	l.agent = l.Home.Agent(l.member)
+	if l.member, err = l.home.Joined(l.cluster); err != nil {
+		return err
+	}
+	l.agent = l.home.Agent(l.member)
 	l.agentName, err = l.agent.Name()
 	return err
 }
@@ -68,7 +76,7 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 		return err
 	}
 	if l.DryRun {
-		l.Say("would stop the agent of cluster %s and remove %s", l.cluster, l.Home.ClusterDir(l.cluster))
+		l.Say("would stop the agent of cluster %s and remove %s", l.cluster, l.home.ClusterDir(l.cluster))
 		return nil
 	}
 	if err := l.stop(ctx); err != nil {
@@ -117,7 +125,7 @@ func (l *localUnjoin) ensureNoWorks(ctx context.Context) (remaining []workv1.App
 // howToStart says how the agent is started again. "up" does so as well, but not for one that a person runs in a terminal, and it would make
 // a playground where there is none.
 func (l *localUnjoin) howToStart() string {
-	if !l.member.Foreground && l.Home.HasPlayground() {
+	if !l.member.Foreground && l.home.HasPlayground() {
 		return "Start it again with \"capstan up\""
 	}
 	return "Start it again with the \"capstan join --local\" of before (with a new token, if that has expired)"

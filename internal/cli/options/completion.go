@@ -103,10 +103,7 @@ func (g *Global) CompleteFromCluster(ctx context.Context, names namesFrom) []str
 }
 
 func (g *Global) completeFrom(ctx context.Context, target func() hubapi.Target, names namesFrom) []string {
-	if g.SetHome() != nil { // completion does not run what commands run first
-		return nil
-	}
-	silenceLibraries()
+	silenceLibraries() // completion does not run what commands run first
 	hub, err := hubapi.Connect(target())
 	if err != nil {
 		return nil
@@ -122,9 +119,6 @@ func (g *Global) completeFrom(ctx context.Context, target func() hubapi.Target, 
 
 // CompleteContexts completes the name of a context of the kubeconfig.
 func (g *Global) CompleteContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	if g.SetHome() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	return g.Target().Contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 

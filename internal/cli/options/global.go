@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-
-	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 // defaultTimeout is the default of --timeout, in seconds.
@@ -28,8 +26,6 @@ type Global struct {
 	Out, ErrOut io.Writer
 	Clock       clock.WithTickerAndDelayedExecution
 	WithTimeout TimeoutFunc
-	// Home is the playground on this machine, once Start or SetHome has found it.
-	Home playground.Home
 
 	// The values of --kubeconfig, --context and --dry-run. Target is the hub that the first two lead to.
 	Kubeconfig string
@@ -63,9 +59,6 @@ func (g *Global) Start() error {
 	if g.timeout <= 0 {
 		return fmt.Errorf("--timeout: %d: must be a number of seconds above 0", g.timeout)
 	}
-	if err := g.SetHome(); err != nil {
-		return err
-	}
 	if g.verbosity == 0 {
 		silenceLibraries()
 		return nil
@@ -77,10 +70,3 @@ func (g *Global) Start() error {
 
 // silenceLibraries discards what libraries log: they retry anyway, or return the error.
 var silenceLibraries = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
-
-// SetHome finds the playground, where a command is completed and Start does not run.
-func (g *Global) SetHome() error {
-	home, err := playground.DefaultHome()
-	g.Home = home
-	return err
-}

@@ -10,12 +10,16 @@ import (
 	"k8s.io/client-go/util/homedir"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
-// Target is the hub that the flags are about.
+// Target is the hub that the flags are about. A user without a home has no playground.
 func (g *Global) Target() hubapi.Target {
-	return hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, Playground: g.Home.Kubeconfig(),
-		MatchServerVersion: g.matchServerVersion}
+	target := hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, MatchServerVersion: g.matchServerVersion}
+	if home, err := playground.DefaultHome(); err == nil {
+		target.Playground = home.Kubeconfig()
+	}
+	return target
 }
 
 // InstallTarget is the cluster that the flags are about, for commands that install something there, or take it out. The hub of a playground

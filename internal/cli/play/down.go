@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/options"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 const downLong = `Stop every process that "capstan up" and "capstan join --local" have started.
@@ -16,6 +17,7 @@ it: the hub, the clusters and everything in them are gone then.`
 // downCommand is one run of "capstan down".
 type downCommand struct {
 	*options.Global
+	home  playground.Home
 	purge bool
 }
 
@@ -30,6 +32,10 @@ func NewDownCommand(global *options.Global) *cobra.Command {
 	}
 	command.Flags().BoolVar(&c.purge, "purge", false, "remove the data, too")
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		var err error
+		if c.home, err = playground.DefaultHome(); err != nil {
+			return err
+		}
 		if c.DryRun {
 			c.AnnounceDryRun(command)
 			return c.showPlan(command.Context())
@@ -40,14 +46,14 @@ func NewDownCommand(global *options.Global) *cobra.Command {
 }
 
 func (c *downCommand) showPlan(ctx context.Context) error {
-	status, err := c.Home.Status(ctx)
+	status, err := c.home.Status(ctx)
 	for _, process := range status.Processes {
 		if process.Running {
 			c.Say("would stop %s, process %d", process.Name, process.PID)
 		}
 	}
 	if c.purge {
-		c.Say("would remove the data in %s", c.Home.Dir)
+		c.Say("would remove the data in %s", c.home.Dir)
 	}
 	return err
 }
@@ -56,20 +62,20 @@ func (c *downCommand) down(ctx context.Context) error {
 	ctx, cancel := c.Limited(ctx)
 	defer cancel()
 	progress := c.Progress()
-	stopped, err := c.Home.Down(ctx, c.purge, progress)
+	stopped, err := c.home.Down(ctx, c.purge, progress)
 	progress.Close()
 	switch {
 	case err != nil:
 		return err
 	case c.purge:
-		c.Say("The playground in %s is gone.", c.Home.Dir)
+		c.Say("The playground in %s is gone.", c.home.Dir)
 	case stopped == 0:
-		c.Say("Nothing runs in %s.", c.Home.Dir)
-	case c.Home.HasPlayground():
-		c.Say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.Home.Dir)
+		c.Say("Nothing runs in %s.", c.home.Dir)
+	case c.home.HasPlayground():
+		c.Say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.home.Dir)
 	default: // "up" would make a playground, too
 		c.Say("Stopped. The data is kept in %s: the \"capstan join --local\" of before starts an agent again, \"capstan down --purge\" removes it.",
-			c.Home.Dir)
+			c.home.Dir)
 	}
 	return nil
 }

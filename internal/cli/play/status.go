@@ -15,6 +15,7 @@ import (
 // statusCommand is one run of "capstan status".
 type statusCommand struct {
 	*options.Global
+	home   playground.Home
 	format *output.Choice
 }
 
@@ -30,6 +31,10 @@ func NewStatusCommand(global *options.Global) *cobra.Command {
 	}
 	c.format = options.AddOutputFlag(command, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		var err error
+		if c.home, err = playground.DefaultHome(); err != nil {
+			return err
+		}
 		ctx, cancel := c.Limited(command.Context())
 		defer cancel()
 		return c.show(ctx)
@@ -38,7 +43,7 @@ func NewStatusCommand(global *options.Global) *cobra.Command {
 }
 
 func (c *statusCommand) show(ctx context.Context) error {
-	status, err := c.Home.Status(ctx)
+	status, err := c.home.Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ it had. A cluster that was deleted on the hub joins anew; one that was denied st
 // upCommand is one run of "capstan up".
 type upCommand struct {
 	*options.Global
+	home     playground.Home
 	clusters int
 }
 
@@ -47,6 +48,10 @@ func NewUpCommand(global *options.Global) *cobra.Command {
 		if c.clusters < 0 || command.Flags().Changed("clusters") && c.clusters == 0 {
 			return fmt.Errorf("--clusters: %d: must be at least 1", c.clusters)
 		}
+		var err error
+		if c.home, err = playground.DefaultHome(); err != nil {
+			return err
+		}
 		if c.DryRun {
 			c.AnnounceDryRun(command)
 			return c.showPlan()
@@ -57,7 +62,7 @@ func NewUpCommand(global *options.Global) *cobra.Command {
 }
 
 func (c *upCommand) showPlan() error {
-	programs, err := c.Home.Plan(c.clusters)
+	programs, err := c.home.Plan(c.clusters)
 	if err != nil {
 		return err
 	}
@@ -65,7 +70,7 @@ func (c *upCommand) showPlan() error {
 		c.Say("would start %s: %s", program.Name, output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 	}
 	if len(programs) == 0 {
-		c.Say("would start nothing: everything runs in %s", c.Home.Dir)
+		c.Say("would start nothing: everything runs in %s", c.home.Dir)
 	}
 	return nil
 }
@@ -74,7 +79,7 @@ func (c *upCommand) up(ctx context.Context) error {
 	limited, cancel := c.Limited(ctx)
 	defer cancel()
 	progress := c.Progress()
-	err := c.Home.Up(limited, c.clusters, progress)
+	err := c.home.Up(limited, c.clusters, progress)
 	progress.Close()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -82,7 +87,7 @@ func (c *upCommand) up(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	status, err := c.Home.Status(ctx)
+	status, err := c.home.Status(ctx)
 	if err != nil {
 		return err
 	}
