@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -121,7 +120,18 @@ func (i *initialization) check(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return i.singleton.checkOthers(command)
+	if err := i.singleton.checkOthers(command); err != nil {
+		return err
+	}
+	if i.joinCommandFile == "" {
+		return nil
+	}
+	return i.joinCommandScript().Check()
+}
+
+// joinCommandScript is the file of --output-join-command-file. Only its owner runs it: there is a token in it.
+func (i *initialization) joinCommandScript() options.OutputFile {
+	return options.OutputFile{Flag: "--output-join-command-file", Path: i.joinCommandFile, Mode: 0o700}
 }
 
 func (i *initialization) install(ctx context.Context) error {
@@ -321,7 +331,7 @@ func (w *waiting) awaitHub(ctx context.Context, managers []unstructured.Unstruct
 	return nil
 }
 
-// printJoinCommand prints what a cluster joins with.
+// printJoinCommand prints what a cluster joins with, and writes it to the file that is named for it.
 func (i *initialization) printJoinCommand(ctx context.Context, cluster *Cluster) error {
 	info, err := joincommand.New(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
 	if err != nil {
@@ -331,9 +341,13 @@ func (i *initialization) printJoinCommand(ctx context.Context, cluster *Cluster)
 	if err := i.verifyJoinCommand(ctx, info); err != nil {
 		return err
 	}
-	if err := i.writeJoinCommand(info); err != nil {
+	if err := i.sayJoinCommand(info); err != nil {
 		return err
 	}
+	return i.writeJoinCommand(info)
+}
+
+func (i *initialization) sayJoinCommand(info joincommand.Info) error {
 	if i.format.Format() == output.JSON {
 		content, err := json.Marshal(info)
 		if err != nil {
@@ -387,13 +401,8 @@ func (i *initialization) writeJoinCommand(info joincommand.Info) error {
 		return nil
 	}
 	script := "#!/bin/sh\nexec " + info.Command() + " --cluster-name \"$1\"\n"
-	const onlyOwner = 0o700 // there is a token in it
-	err := os.WriteFile(i.joinCommandFile, []byte(script), onlyOwner)
-	if err == nil {
-		err = os.Chmod(i.joinCommandFile, onlyOwner) // of a file that was there
-	}
-	if err != nil {
-		return fmt.Errorf("--output-join-command-file: %w", err)
+	if err := i.joinCommandScript().Write([]byte(script)); err != nil {
+		return err
 	}
 	i.Note("The join command is in %s; its argument is the name of the cluster.", i.joinCommandFile)
 	return nil

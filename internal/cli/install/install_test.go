@@ -250,6 +250,7 @@ func TestInitBadInput(t *testing.T) {
 		"--singleton --singleton-name X":                                                {"--singleton-name"},
 		"--feature-gates Nonsense=true":                                                 {`"Nonsense" is no feature gate`},
 		"--output-file /no/such/folder/x":                                               {"--output-file"},
+		"--output-join-command-file /none/x":                                            {"--output-join-command-file: /none/x: there is no"},
 		"--image-registry x --kubeconfig /no/such/kc":                                   {"/no/such/kc", "leads to a cluster"},
 
 		"--singleton --use-bootstrap-token":                           {"--use-bootstrap-token: of no use with --singleton"},

@@ -5,8 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -669,6 +671,29 @@ const (
 	clusterInfoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 	readersPath     = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings/open-cluster-management:cluster-info"
 )
+
+// CA-10: the token in the script with the join command is for the owner alone, also where others have opened a file that it replaces.
+func TestInitJoinCommandFile(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "join.sh")
+	if err := os.WriteFile(script, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := os.Open(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	newClusterForHub(t).Run(t, "", "init", "--output-join-command-file", script).Succeeds(t, "capstan join --hub-token t")
+	content, err := os.ReadFile(script)
+	info, statErr := os.Stat(script)
+	if err != nil || statErr != nil || info.Mode().Perm() != 0o700 || !strings.Contains(string(content), "capstan join --hub-token t") {
+		t.Errorf("%v, %q, errors %v, %v", info, content, err, statErr)
+	}
+	if seen, err := io.ReadAll(other); err != nil || string(seen) != "before" {
+		t.Errorf("others read %q, error %v", seen, err)
+	}
+}
 
 // CA-10: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
 func TestInitVerifiesTheJoinCommand(t *testing.T) {
