@@ -43,8 +43,8 @@ type Invitation struct {
 	// Known are clusters that the user trusts already: the hub may be one of them.
 	Known []KnownCluster
 	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is called only when nothing else
-	// vouches for it; nil is no.
-	Confirm func(fingerprint string) bool
+	// vouches for it; nil is no. The error is that the context ended before there was an answer.
+	Confirm func(ctx context.Context, fingerprint string) (bool, error)
 	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile has the certificates to verify it with.
 	ProxyURL, ProxyCAFile string
 }
@@ -154,9 +154,15 @@ func (i Invitation) trustUnvouched(ctx context.Context, published Trust) (Trust,
 	if i.TrustOnFirstUse {
 		return published, nil
 	}
-	if i.Confirm != nil && i.Confirm(fingerprint) {
-		published.OnFirstUse, published.Reason = false, "confirmed by you"
-		return published, nil
+	if i.Confirm != nil {
+		confirmed, err := i.Confirm(ctx, fingerprint)
+		if err != nil {
+			return Trust{}, fmt.Errorf("no answer whether %s is the hub: %w", i.Server, err)
+		}
+		if confirmed {
+			published.OnFirstUse, published.Reason = false, "confirmed by you"
+			return published, nil
+		}
 	}
 	return Trust{}, fmt.Errorf("%w: nothing vouches for %s but the server itself, which sent the certificate authority %s\n"+
 		"Name its hash, --ca-cert-hash, which \"capstan get token\" on the hub prints, or a file with it, --ca-file FILE; "+

@@ -2,6 +2,7 @@ package hubapi_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -131,6 +132,37 @@ func TestTrust(t *testing.T) {
 			}
 			if trust.OnFirstUse != test.onFirstUse || !strings.HasPrefix(trust.Reason, test.reason) || !slices.Equal(trust.CA, hub.CA()) {
 				t.Errorf("trust: on first use %t, reason %q, want %t, %q", trust.OnFirstUse, trust.Reason, test.onFirstUse, test.reason)
+			}
+		})
+	}
+}
+
+// CA-17: who is asked whether a hub is the right one decides; an interrupt or the end of the time is no answer.
+func TestTrustConfirmed(t *testing.T) {
+	t.Parallel()
+	hub := fakehub.New(t)
+	publish(t, hub, hub.CA(), nil)
+	for name, test := range map[string]struct {
+		confirmed    bool
+		err, wantErr error
+	}{
+		"yes":         {confirmed: true},
+		"no":          {wantErr: hubapi.ErrUntrusted},
+		"interrupted": {err: context.Canceled, wantErr: context.Canceled},
+		"too late":    {err: context.DeadlineExceeded, wantErr: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			invitation := hubapi.Invitation{Server: hub.URL, Token: accountToken}
+			invitation.Confirm = func(ctx context.Context, fingerprint string) (bool, error) {
+				if ctx.Err() != nil || fingerprint != hubapi.Fingerprint(hub.CA()) {
+					t.Errorf("asked about %q", fingerprint)
+				}
+				return test.confirmed, test.err
+			}
+			trust, err := invitation.Trust(t.Context())
+			if !errors.Is(err, test.wantErr) || err == nil && trust.Reason != "confirmed by you" {
+				t.Errorf("trust %q, error %v, want %v", trust.Reason, err, test.wantErr)
 			}
 		})
 	}

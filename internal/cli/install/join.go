@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -193,16 +192,21 @@ func (j *joining) knownClusters() []hubapi.KnownCluster {
 	return append(j.InstallTarget().Known(), j.Target().Known()...)
 }
 
-// confirmHub asks a person who sees a terminal whether a hub that nothing vouches for is the right one.
-func (j *joining) confirmHub(fingerprint string) bool {
+// confirmHub asks a person who sees a terminal whether a hub that nothing vouches for is the right one. The error is why no answer is
+// waited for any more.
+func (j *joining) confirmHub(ctx context.Context, fingerprint string) (bool, error) {
 	in, isFile := j.In.(*os.File)
 	if !isFile || j.tokenFile == "-" || !terminal.Is(in) || !terminal.Is(j.ErrOut) {
-		return false
+		return false, nil
 	}
 	fmt.Fprintf(j.ErrOut, "Nothing vouches for the hub at %s but the server itself, which sent the certificate authority\n  %s\n"+
 		"The token goes to this server, and it will rule the cluster. Is it the hub? Type yes to go on: ", j.invitation.Server, fingerprint)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	return err == nil && strings.TrimSpace(answer) == "yes"
+	answer, err := terminal.ReadLine(ctx, in)
+	if ctx.Err() != nil {
+		fmt.Fprintln(j.ErrOut)
+		return false, context.Cause(ctx)
+	}
+	return err == nil && strings.TrimSpace(answer) == "yes", nil
 }
 
 // warnOfMove warns that an agent gets another URL, which may be that of another hub: one agent serves one hub. forEach is how to have an

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -287,33 +288,21 @@ func (l *commandLines) next(ctx context.Context) (string, error) {
 	default:
 	}
 	fmt.Fprint(l.errOut, l.prompt)
-	var line []byte
-	ended := make(chan error, 1)
-	go func() {
-		one := make([]byte, 1)
+	read := make(chan struct{})
+	var prompts sync.WaitGroup
+	prompts.Go(func() {
 		for {
-			n, err := l.in.Read(one)
-			if n > 0 && one[0] == '\n' {
-				ended <- nil
-				return
-			}
-			line = append(line, one[:n]...)
-			if err != nil {
-				ended <- err
+			select {
+			case <-l.interrupts:
+				fmt.Fprint(l.errOut, "\n"+l.prompt)
+			case <-read:
 				return
 			}
 		}
-	}()
-	for {
-		select {
-		case err := <-ended:
-			return string(line), err
-		case <-l.interrupts:
-			fmt.Fprint(l.errOut, "\n"+l.prompt)
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
+	})
+	defer prompts.Wait()
+	defer close(read)
+	return terminal.ReadLine(ctx, l.in)
 }
 
 // splitWords splits a text into words as a shell does, with quotes and backslashes.
