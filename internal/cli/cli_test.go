@@ -36,7 +36,7 @@ func TestVersion(t *testing.T) {
 // CA-01: a user without a home, as in a container, needs one for a playground alone.
 func TestWithoutHome(t *testing.T) {
 	h := clitest.NewHubWithClusters(t)
-	for _, name := range []string{"HOME", playground.EnvHome, "KUBECONFIG"} {
+	for _, name := range []string{"HOME", playground.EnvHome, "KUBECONFIG", "KUBERNETES_SERVICE_HOST"} {
 		t.Setenv(name, "")
 	}
 	clitest.Run(t.Context(), "", "version").Succeeds(t, "capstan\tversion\t:")

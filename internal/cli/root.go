@@ -33,6 +33,7 @@ They find it with the first of these that there is:
   2. the environment variable KUBECONFIG
   3. the kubeconfig that "capstan up" writes, $CAPSTAN_HOME/kubeconfig (default ~/.capstan/kubeconfig)
   4. ~/.kube/config
+  5. in a pod, its service account; not with --context
 
 --context chooses a context; the third is passed over when it does not have it, and one that leads to different servers
 in the third and the fourth is refused. Without the flag it is the current context, and the context "hub" of the third:

@@ -142,6 +142,8 @@ func (s Source) RenewHint() string {
 		return "The token may have expired or been revoked: ask for a new one with \"capstan get token\" on the hub."
 	case s.Playground:
 		return "Run \"capstan up\": it writes a fresh kubeconfig."
+	case s.Pod:
+		return "See whether the service account of the pod still exists, or name a kubeconfig with --kubeconfig."
 	}
 	return fmt.Sprintf("They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the %s.", s.noun())
 }

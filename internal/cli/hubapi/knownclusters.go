@@ -25,7 +25,7 @@ type KnownCluster struct {
 // Known are the clusters of the kubeconfigs in which a person may have access to clusters. What cannot be read, or is not verified, has
 // none.
 func (t Target) Known() []KnownCluster {
-	t.Context = ""
+	t.Context, t.InCluster = "", nil
 	_, config, err := t.load()
 	if err != nil {
 		return nil

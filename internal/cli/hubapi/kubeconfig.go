@@ -35,6 +35,8 @@ type Target struct {
 	MatchServerVersion bool
 	// As is whom to impersonate; without a name of a user, nobody.
 	As rest.ImpersonationConfig
+	// InCluster is the access that the service account of a pod has, as rest.InClusterConfig finds it; nil where that is of no use.
+	InCluster func() (*rest.Config, error)
 }
 
 // Source is where the access to a hub was found, for messages.
@@ -43,6 +45,8 @@ type Source struct {
 	// Context is empty for what is read otherwise than by a context.
 	Context    string
 	Playground bool
+	// Pod says that it is the service account of the pod that the program runs in, in no kubeconfig.
+	Pod bool
 	// Invitation says that it is the token of an invitation, in no file.
 	Invitation bool
 	// DebugServer says that it is used for the server of --debug-server.
@@ -59,16 +63,20 @@ func (s Source) String() string {
 	if s.Invitation {
 		return "--hub-token"
 	}
+	if s.Pod {
+		return "the service account of this pod"
+	}
 	if s.Context == "" {
 		return s.File
 	}
 	return fmt.Sprintf("context %q of %s", s.Context, s.File)
 }
 
-// candidate is a kubeconfig that may lead to the hub. It may be a list of files, which KUBECONFIG allows.
+// candidate is a kubeconfig that may lead to the hub. It may be a list of files, which KUBECONFIG allows; that of a pod is in no file.
 type candidate struct {
 	files      []string
 	playground bool
+	pod        bool
 	namedBy    string // the flag or variable, empty if nobody named it
 	before     string // as in Source
 }
@@ -76,22 +84,21 @@ type candidate struct {
 func (c candidate) String() string { return strings.Join(c.files, string(filepath.ListSeparator)) }
 
 // Resolve finds the access to the hub. The first of these decides: --kubeconfig, KUBECONFIG, the playground's kubeconfig,
-// ~/.kube/config. The last two are passed over when they do not exist or lack the context of --context; a context that leads to different
-// servers in both is an error.
+// ~/.kube/config, and where no context is named either, the service account of the pod. The two kubeconfigs that nobody names are passed
+// over when they do not exist or lack the context of --context; a context that leads to different servers in both is an error.
 func (t Target) Resolve() (*rest.Config, Source, error) {
 	chosen, config, err := t.load()
 	if err != nil {
 		return nil, Source{}, err
 	}
-	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground, Cluster: t.Cluster,
-		Before: chosen.before}
-	if source.Context == "" {
+	context, source := t.contextOf(chosen, config), t.sourceOf(chosen, config)
+	if context == "" {
 		return nil, source, fmt.Errorf("%s has no current context: choose one with --context: %s", chosen, contextNames(config))
 	}
-	if config.Contexts[source.Context] == nil {
-		return nil, source, fmt.Errorf("%s has no context %q: choose one with --context: %s", chosen, source.Context, contextNames(config))
+	if config.Contexts[context] == nil {
+		return nil, source, fmt.Errorf("%s has no context %q: choose one with --context: %s", chosen, context, contextNames(config))
 	}
-	restConfig, err := clientcmd.NewNonInteractiveClientConfig(*config, source.Context, nil, nil).ClientConfig()
+	restConfig, err := clientcmd.NewNonInteractiveClientConfig(*config, context, nil, nil).ClientConfig()
 	if err != nil {
 		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
 	}
@@ -111,8 +118,8 @@ func (t Target) HubKubeconfig() (*clientcmdapi.Config, Source, error) {
 	if _, _, err := t.Resolve(); err != nil {
 		return nil, Source{}, err
 	}
-	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground}
-	config.CurrentContext = source.Context
+	source := t.sourceOf(chosen, config)
+	config.CurrentContext = t.contextOf(chosen, config)
 	if err := clientcmdapi.MinifyConfig(config); err != nil {
 		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
 	}
@@ -133,6 +140,15 @@ func (t Target) contextOf(chosen candidate, config *clientcmdapi.Config) string 
 	default:
 		return config.CurrentContext
 	}
+}
+
+// sourceOf is where the access was found, for messages.
+func (t Target) sourceOf(chosen candidate, config *clientcmdapi.Config) Source {
+	if chosen.pod {
+		return Source{Pod: true, Cluster: t.Cluster}
+	}
+	return Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground, Cluster: t.Cluster,
+		Before: chosen.before}
 }
 
 func (t Target) load() (candidate, *clientcmdapi.Config, error) {
@@ -168,10 +184,31 @@ func (t Target) loadDefault() (candidate, *clientcmdapi.Config, error) {
 			chosen.before = c.String()
 		}
 	}
-	if chosen == nil {
-		return candidate{}, nil, t.nowhereError(looked, contexts)
+	if chosen != nil {
+		return *chosen, config, nil
 	}
-	return *chosen, config, nil
+	if config := t.kubeconfigOfPod(); config != nil {
+		return candidate{pod: true}, config, nil
+	}
+	return candidate{}, nil, t.nowhereError(looked, contexts)
+}
+
+// kubeconfigOfPod is a kubeconfig with the files of the service account of the pod; nil outside of pods, and where a context is named.
+func (t Target) kubeconfigOfPod() *clientcmdapi.Config {
+	if t.Context != "" || t.InCluster == nil {
+		return nil
+	}
+	access, err := t.InCluster()
+	if err != nil {
+		return nil
+	}
+	const name = "pod"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthority: access.CAFile}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: access.BearerTokenFile}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return config
 }
 
 // fits reports whether a kubeconfig has the context of --context, or any without the flag.

@@ -1,12 +1,14 @@
 package hubapi_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -226,6 +228,85 @@ func TestResolveNothing(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not mention %q", err, want)
 		}
+	}
+}
+
+// CA-01: where no kubeconfig is named, and none is where one is looked for, a pod has the access of its service account, also as a
+// kubeconfig.
+func TestResolveInPod(t *testing.T) {
+	dir := t.TempDir()
+	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
+	if err := errors.Join(os.WriteFile(token, []byte("of-the-pod"), 0o600), os.WriteFile(ca, []byte("authority"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	inPod := func() (*rest.Config, error) {
+		return &rest.Config{Host: "https://10.0.0.1:443", BearerToken: "of-the-pod", BearerTokenFile: token,
+			TLSClientConfig: rest.TLSClientConfig{CAFile: ca}}, nil
+	}
+	outside := func() (*rest.Config, error) { return nil, rest.ErrNotInCluster }
+	named := writeKubeconfig(t, filepath.Join(dir, "named"), "a", "a")
+	for name, test := range map[string]struct {
+		inCluster            func() (*rest.Config, error)
+		target               hubapi.Target
+		withoutHome, withOwn bool
+		server               string // of a kubeconfig; empty for the pod
+		fails                string
+	}{
+		"in a pod":                       {inCluster: inPod},
+		"in a pod without a home":        {inCluster: inPod, withoutHome: true},
+		"for an installation":            {inCluster: inPod, target: hubapi.Target{Cluster: true}},
+		"with a kubeconfig named":        {inCluster: inPod, target: hubapi.Target{Kubeconfig: named}, server: "https://a.named"},
+		"with a kubeconfig that is gone": {inCluster: inPod, target: hubapi.Target{Kubeconfig: named + "-gone"}, fails: "missing or empty"},
+		"with a playground":              {inCluster: inPod, target: hubapi.Target{Playground: named, Context: "a"}, server: "https://a.named"},
+		"with an own kubeconfig":         {inCluster: inPod, withOwn: true, server: "https://b.config"},
+		"with a context":                 {inCluster: inPod, target: hubapi.Target{Context: "a"}, fails: `no context "a"`},
+		"outside of pods":                {inCluster: outside, fails: "no kubeconfig leads to a hub"},
+		"outside of pods without a home": {inCluster: outside, withoutHome: true, fails: "HOME is not set"},
+		"where it is of no use":          {fails: "no kubeconfig leads to a hub"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			if test.withOwn {
+				writeKubeconfig(t, filepath.Join(home, ".kube", "config"), "b", "b")
+			}
+			if test.withoutHome {
+				home = ""
+			}
+			t.Setenv("HOME", home)
+			t.Setenv("KUBECONFIG", "")
+			target := test.target
+			target.InCluster = test.inCluster
+			access, source, err := target.Resolve()
+			if test.fails != "" {
+				mention(t, err, test.fails)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.server != "" {
+				if access.Host != test.server || source.Pod {
+					t.Errorf("server %s by %s, want %s", access.Host, source, test.server)
+				}
+				return
+			}
+			if access.Host != "https://10.0.0.1:443" || access.BearerTokenFile != token || access.CAFile != ca || !source.Pod ||
+				source.File != "" || source.Context != "" || source.String() != "the service account of this pod" {
+				t.Errorf("server %s, token of %s, authority of %s, by %+v", access.Host, access.BearerTokenFile, access.CAFile, source)
+			}
+			config, _, err := target.HubKubeconfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := config.Contexts[config.CurrentContext]
+			if cluster, user := config.Clusters[of.Cluster], config.AuthInfos[of.AuthInfo]; cluster.Server != "https://10.0.0.1:443" ||
+				string(cluster.CertificateAuthorityData) != "authority" || user.TokenFile != token {
+				t.Errorf("kubeconfig with %+v, %+v", cluster, user)
+			}
+			if known := target.Known(); len(known) > 0 {
+				t.Errorf("kubeconfigs have %+v", known)
+			}
+		})
 	}
 }
 

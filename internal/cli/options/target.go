@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/homedir"
 
@@ -15,7 +16,8 @@ import (
 
 // Target is the hub that the flags are about. A user without a home has no playground.
 func (g *Global) Target() hubapi.Target {
-	target := hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, MatchServerVersion: g.matchServerVersion}
+	target := hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, MatchServerVersion: g.matchServerVersion,
+		InCluster: rest.InClusterConfig}
 	if home, err := playground.DefaultHome(); err == nil {
 		target.Playground = home.Kubeconfig()
 	}
@@ -25,7 +27,8 @@ func (g *Global) Target() hubapi.Target {
 // InstallTarget is the cluster that the flags are about, for commands that install something there, or take it out. The hub of a playground
 // runs no pods, so it is none by default.
 func (g *Global) InstallTarget() hubapi.Target {
-	return hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, Cluster: true, MatchServerVersion: g.matchServerVersion}
+	return hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, Cluster: true, MatchServerVersion: g.matchServerVersion,
+		InCluster: rest.InClusterConfig}
 }
 
 // ConfigAccess is the kubeconfig as client-go reads and writes it.

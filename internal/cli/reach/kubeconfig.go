@@ -133,10 +133,12 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 		config = mergeKubeconfig(config, clusterKubeconfig(hub, server, name), hub, name, false)
 	}
 	file := f.file
-	if f.merge && file == "" {
+	if f.merge && file == "" && !source.Pod {
 		file = filepath.SplitList(source.File)[0]
 	}
 	switch {
+	case f.merge && file == "":
+		return fmt.Errorf("--merge: needs a file to add the context to, as %s is none: name it with --output", source)
 	case f.merge && file == stdout:
 		return errors.New("--merge: needs a file to add the context to: name it with --output, or leave --output out")
 	case file == "" || file == stdout:
