@@ -176,7 +176,7 @@ func (c *Controller) applyWithoutManaged(ctx context.Context, r *report, l layou
 // keeps what is planned, and more on the cluster where the agent runs.
 func (c *Controller) prune(ctx context.Context, l layout, p plan, managed managedCluster, more []client.Object) error {
 	onManagement := slices.Concat(p.onManagement(), more)
-	if managed.Cluster == c.Management {
+	if managed.here { // one that prunes what the other has applied would undo it
 		return c.pruneOn(ctx, l, c.Management, slices.Concat(p.managed, onManagement))
 	}
 	return errors.Join(c.pruneOn(ctx, l, managed.Cluster, p.managed), c.pruneOn(ctx, l, c.Management, onManagement))

@@ -200,12 +200,62 @@ func TestRefusedAgentIsRenewed(t *testing.T) {
 		Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
 		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(stored(registration, "now"), stored(work, "before")).CoreV1(),
 			rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
-	managed := managedCluster{&apply.Cluster{Client: clusterWith(namesake("b"), account(l.registrationAccount), account(l.workAccount))},
-		&rest.Config{Host: "https://managed.example.com"}}
+	managed := managedCluster{
+		Cluster: &apply.Cluster{Client: clusterWith(namesake("b"), account(l.registrationAccount), account(l.workAccount))},
+		access:  &rest.Config{Host: "https://managed.example.com"}}
 	err = c.checkManaged(t.Context(), l, planFor(l, plainInputs), managed)
 	const advice = "if no operator runs there, take its finalizers off and delete it"
 	if err == nil || !strings.Contains(err.Error(), advice) || !slices.Equal(applied, []string{registration}) {
 		t.Errorf("renewed: %v (%v)", applied, err)
+	}
+}
+
+// KL-04: a hosted cluster that says that it is the cluster of the operator gets what any other gets: rights and tokens of its own.
+func TestHostedClusterIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	l := layoutOf(klusterletWith(operatorv1.InstallModeHosted))
+	cluster := func() *apply.Cluster {
+		made, err := apply.NewCluster(&rest.Config{Host: "http://127.0.0.1:1"},
+			apply.Options{Label: fleet.LabelCreatedByKlusterlet, FieldManager: fleet.KlusterletOperatorUserAgent, Scheme: Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Client = clusterWith(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "a"}})
+		return made
+	}
+	management, hosted := cluster(), cluster()
+	c := &Controller{Operator: &frame.Operator{Management: management, Access: &rest.Config{Host: "https://management.example.com"},
+		Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
+		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset().CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+	managed, err := c.reached(t.Context(), hosted, &rest.Config{Host: "https://hosted.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := planFor(l, plainInputs)
+	if err := managed.Apply(t.Context(), l.klusterlet.Name, p.managed...); err != nil {
+		t.Fatal(err)
+	}
+	for where, test := range map[string]struct {
+		api  client.Client
+		want bool
+	}{"the operator": {management.Client, false}, "the agent": {hosted.Client, true}} {
+		roles, accounts := &rbacv1.ClusterRoleList{}, &corev1.ServiceAccountList{}
+		if err := errors.Join(test.api.List(t.Context(), roles), test.api.List(t.Context(), accounts)); err != nil {
+			t.Fatal(err)
+		}
+		if len(roles.Items) > 0 != test.want || len(accounts.Items) > 0 != test.want {
+			t.Errorf("the cluster of %s has %d roles and %d accounts", where, len(roles.Items), len(accounts.Items))
+		}
+	}
+	secrets, _, err := c.Kubeconfigs(t.Context(), managed.Cluster, managed.access, p.kubeconfigs)
+	if err != nil || len(secrets) == 0 {
+		t.Fatalf("%d Secrets, %v", len(secrets), err)
+	}
+	for _, object := range secrets {
+		secret, isSecret := object.(*corev1.Secret)
+		if !isSecret || !strings.Contains(string(secret.Data[fleet.KeyKubeconfig]), "https://hosted.example.com") {
+			t.Errorf("%s is not for the cluster whose token it has: %v", object.GetName(), object)
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func (c *Controller) advice(ctx context.Context, l layout, f former, managed man
 		return fmt.Sprintf("its namespace was %s, and the credential for the hub there stays until the agent has one that works in the "+
 			"namespace %s: copy the Secrets %s, or let it register again", f.namespace, l.agents, strings.Join(credentials, ", ")), nil
 	}
-	if f.namespace != "" || l.accounts == l.agents || managed.Cluster != c.Management {
+	if f.namespace != "" || l.accounts == l.agents || !managed.here {
 		return "", nil
 	}
 	var unused []string

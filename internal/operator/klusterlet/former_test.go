@@ -372,10 +372,7 @@ func TestAdviceOnSecrets(t *testing.T) {
 			}
 			c := &Controller{Operator: &frame.Operator{Management: &apply.Cluster{},
 				Secrets: frame.NewSecrets(t.Context(), secrets.CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
-			managed := managedCluster{Cluster: c.Management}
-			if test.elsewhere {
-				managed.Cluster = &apply.Cluster{}
-			}
+			managed := managedCluster{here: !test.elsewhere}
 			got, err := c.advice(t.Context(), layoutOf(klusterletWith(test.mode)), test.former, managed)
 			if err != nil || (got == "") != (len(test.want) == 0) {
 				t.Errorf("%q, %v", got, err)

@@ -17,13 +17,16 @@ import (
 type managedCluster struct {
 	*apply.Cluster
 	access *rest.Config
+	// here reports whether it is the cluster of the operator. That of a hosted Klusterlet says so itself: it decides what is left there,
+	// and never where something is granted, or whose credential is used.
+	here bool
 }
 
 // managedCluster is the cluster that the agent manages. If the agent is hosted, it reports whether that cluster can be reached.
 func (c *Controller) managedCluster(ctx context.Context, r *report, l layout) (managedCluster, error) {
 	if !l.hosted {
 		r.notHosted()
-		return managedCluster{c.Management, c.Access}, nil
+		return managedCluster{Cluster: c.Management, access: c.Access, here: true}, nil
 	}
 	managed, err := c.connect(ctx, l)
 	r.prepared(err)
@@ -48,15 +51,14 @@ func (c *Controller) connect(ctx context.Context, l layout) (managedCluster, err
 	if err != nil {
 		return managedCluster{}, err
 	}
-	same, err := c.IsOwn(ctx, cluster, fleet.SecretExternalManagedKubeconfig)
-	if err != nil {
-		return managedCluster{}, err
-	}
-	if same {
-		// One that prunes what the other has applied would undo it.
-		cluster = c.Management
-	}
-	return managedCluster{cluster, access}, nil
+	return c.reached(ctx, cluster, access)
+}
+
+// reached is the managed cluster once it is reached. Whatever it says that it is, the rights of the agents are given by its kubeconfig, and
+// their tokens are its own: who answers at its address gets no more than the owner of the kubeconfig has.
+func (c *Controller) reached(ctx context.Context, cluster *apply.Cluster, access *rest.Config) (managedCluster, error) {
+	here, err := c.IsOwn(ctx, cluster, fleet.SecretExternalManagedKubeconfig)
+	return managedCluster{Cluster: cluster, access: access, here: here}, err
 }
 
 // errNoKubeconfig says that it is not known where the managed cluster is.

@@ -144,25 +144,25 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 	if err != nil {
 		return "", err
 	}
-	return c.removeElsewhere(ctx, layoutOf(k), managed.Cluster)
+	return c.removeElsewhere(ctx, layoutOf(k), managed)
 }
 
 // removeElsewhere does so once the managed cluster is reached.
-func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed *apply.Cluster) (waitsFor string, err error) {
-	if err := c.removeAppliedWorks(ctx, l.klusterlet, managed); err != nil {
+func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed managedCluster) (waitsFor string, err error) {
+	if err := c.removeAppliedWorks(ctx, l.klusterlet, managed.Cluster); err != nil {
 		return "", err
 	}
-	if managed == c.Management {
+	if managed.here {
 		return "", nil // it goes with the rest
 	}
-	if namesake, err := c.hasNamesake(ctx, l, managed); namesake || err != nil {
+	if namesake, err := c.hasNamesake(ctx, l, managed.Cluster); namesake || err != nil {
 		return "", err // what is there under this name is that of the other one
 	}
-	left, err := c.uninstall(ctx, l, managed)
+	left, err := c.uninstall(ctx, l, managed.Cluster)
 	if err != nil {
 		return "", err
 	}
-	shared, err := c.removeShared(ctx, managed)
+	shared, err := c.removeShared(ctx, managed.Cluster)
 	return frame.Summary(append(left, shared...)), err
 }
 

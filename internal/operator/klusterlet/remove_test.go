@@ -255,10 +255,10 @@ func TestNamesakeKeepsItsObjects(t *testing.T) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.accounts, Name: l.workAccount, Labels: labels}}
 		managed := clusterToLeave(t, append(test.there, account)...)
 		c := &Controller{Operator: &frame.Operator{Management: clusterToLeave(t)}}
-		if _, err := c.removeElsewhere(t.Context(), l, managed); err != nil {
+		if _, err := c.removeElsewhere(t.Context(), l, managedCluster{Cluster: managed}); err != nil {
 			t.Fatal(err)
 		}
-		if waitsFor, err := c.removeElsewhere(t.Context(), l, managed); err != nil || waitsFor != "" {
+		if waitsFor, err := c.removeElsewhere(t.Context(), l, managedCluster{Cluster: managed}); err != nil || waitsFor != "" {
 			t.Errorf("%s: waits for %q (%v)", name, waitsFor, err)
 		}
 		if exists(t, managed.Client, account) != test.stays {
