@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -295,6 +296,18 @@ func pairs(flag string, values map[string]string) []string {
 
 // bootstrapDirOf is where the Secret of one of several hubs is mounted.
 func bootstrapDirOf(secret string) string { return "/spoke/" + secret }
+
+// otherDirs are where agents have what is no credential to register with.
+func (l layout) otherDirs() sets.Set[string] {
+	dirs := sets.New(hubKubeconfigDir)
+	if l.hosted {
+		dirs.Insert(spokeConfigDir)
+	}
+	if len(l.externalCAs()) > 0 {
+		dirs.Insert(externalCADir)
+	}
+	return dirs
+}
 
 // bootstrapVolumes show the credentials to register with. Pods start without them, and say what is missing.
 func (l layout) bootstrapVolumes() (volumes []workload.Volume) {

@@ -34,6 +34,7 @@ func validate(k *operatorv1.Klusterlet) error {
 		problems = append(problems, validateServer(spec.Child("externalServerURLs").Index(i), server))
 	}
 	problems = append(problems, validateRegistration(spec.Child("registrationConfiguration"), registrationOf(k)),
+		validateBootstrapDirs(spec.Child("registrationConfiguration", "bootstrapKubeConfigs"), layoutOf(k)),
 		validateWork(spec.Child("workConfiguration"), workOf(k)))
 	if configs := registrationOf(k).BootstrapKubeConfigs; configs.Type == operatorv1.BootstrapKubeConfigsLocalSecrets &&
 		!layoutOf(k).registrationGates.Enabled(featuregates.MultipleHubs) {
@@ -163,6 +164,20 @@ func validateBootstrap(path *field.Path, configs operatorv1.BootstrapKubeConfigs
 			return invalid(path.Index(i).Child("name"), secret.Name, "another entry has the same name; name each Secret once")
 		}
 		seen.Insert(secret.Name)
+	}
+	return nil
+}
+
+// validateBootstrapDirs is an error if the Secret of one of several hubs would be mounted where the agent has other files.
+func validateBootstrapDirs(path *field.Path, l layout) error {
+	if !l.multipleHubs() {
+		return nil
+	}
+	for i, name := range l.bootstrapSecrets() {
+		if dir := bootstrapDirOf(name); l.otherDirs().Has(dir) {
+			return invalid(path.Child("localSecretsConfig", "kubeConfigSecrets").Index(i).Child("name"), name,
+				"the Secret would be mounted in %s, where the agent has other files; choose another name, such as hub1", dir)
+		}
 	}
 	return nil
 }

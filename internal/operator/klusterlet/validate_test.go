@@ -93,6 +93,16 @@ func TestValidate(t *testing.T) {
 		`kubeConfigSecrets[1].name is "a": another entry has the same name`:              func(k *operatorv1.Klusterlet) { secrets(k, "a", "a") },
 		`kubeConfigSecrets[1].name is "../b": it must be the name of a ` +
 			`Secret`: func(k *operatorv1.Klusterlet) { secrets(k, "a", "../b") },
+		`kubeConfigSecrets[1].name is "hub-kubeconfig": the Secret would be mounted in /spoke/hub-kubeconfig, where ` +
+			`the agent has other files; choose another name`: func(k *operatorv1.Klusterlet) { secrets(k, "a", "hub-kubeconfig") },
+		`kubeConfigSecrets[0].name is "config": the Secret would be mounted in /spoke/config`: func(k *operatorv1.Klusterlet) {
+			secrets(k, "config", "b")
+			k.Spec.DeployOption.Mode = operatorv1.InstallModeHosted
+		},
+		`kubeConfigSecrets[1].name is "external-server-cas": the Secret would be mounted in`: func(k *operatorv1.Klusterlet) {
+			everything(k)
+			secrets(k, "a", "external-server-cas")
+		},
 		`bootstrapKubeConfigs.type is "LocalSecrets": it needs the feature gate MultipleHubs`: func(k *operatorv1.Klusterlet) {
 			secrets(k, "a", "b")
 			k.Spec.RegistrationConfiguration.FeatureGates = []operatorv1.FeatureGate{
@@ -114,6 +124,18 @@ func TestValidate(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// KL-17: a name is refused only where the agent has other files in the folder of that name.
+func TestFoldersOfSecrets(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeSingleton)
+	k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{BootstrapKubeConfigs: operatorv1.BootstrapKubeConfigs{
+		Type: operatorv1.BootstrapKubeConfigsLocalSecrets, LocalSecrets: &operatorv1.LocalSecretsConfig{
+			KubeConfigSecrets: []operatorv1.KubeConfigSecret{{Name: "bootstrap"}, {Name: "config"}, {Name: "external-server-cas"}}}}}
+	if err := validate(k); err != nil {
+		t.Error(err)
 	}
 }
 
