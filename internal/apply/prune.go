@@ -4,14 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
+
+var namespaces = corev1.SchemeGroupVersion.WithKind("Namespace")
+
+// fixedNamespaces are those of installations whether they have the label or not. Only administrators write there.
+var fixedNamespaces = []string{metav1.NamespaceSystem, fleet.NamespaceOperators, fleet.NamespaceHub, fleet.NamespaceAgentAddOn}
 
 // Prune deletes the objects of the installation that are not among those to keep, except CRDs, and returns the ones that are still there:
 // because they have finalizers, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the
@@ -95,10 +105,15 @@ func (c *Cluster) List(ctx context.Context, installation string, kind schema.Gro
 	if !c.watches(kind) {
 		return nil, nil
 	}
+	list := listMetadata
 	if kind == Deployments {
-		return c.listDeployments(ctx, installation)
+		list = listDeployments
 	}
-	return listMetadata(ctx, c.cache, kind, client.MatchingLabels{c.Label: installation})
+	labelled, err := list(ctx, c.cache, kind, client.MatchingLabels{c.Label: installation})
+	if err != nil {
+		return nil, err
+	}
+	return c.withoutForeign(ctx, c.cache, installation, labelled)
 }
 
 // ListLive does the same as [Cluster.List] for the metadata of objects, and reads them from the API server.
@@ -106,7 +121,32 @@ func (c *Cluster) ListLive(ctx context.Context, installation string, kind schema
 	if !c.watches(kind) {
 		return nil, nil
 	}
-	return listMetadata(ctx, c.Client, kind, client.MatchingLabels{c.Label: installation})
+	labelled, err := listMetadata(ctx, c.Client, kind, client.MatchingLabels{c.Label: installation})
+	if err != nil {
+		return nil, err
+	}
+	return c.withoutForeign(ctx, c.Client, installation, labelled)
+}
+
+// withoutForeign leaves out the objects in namespaces of others, whose users can write the label on what is theirs. A namespace is one of
+// installations if it has the label, which takes rights beyond it, or a fixed name, or that of the installation, as hosted ones do. Without
+// the right to watch namespaces, all objects count.
+func (c *Cluster) withoutForeign(ctx context.Context, from client.Reader, installation string, labelled []client.Object) (
+	[]client.Object, error,
+) {
+	namespaced := func(o client.Object) bool { return o.GetNamespace() != "" }
+	if !slices.ContainsFunc(labelled, namespaced) || !slices.Contains(c.Kinds, namespaces) || !c.watches(namespaces) {
+		return labelled, nil
+	}
+	made, err := listMetadata(ctx, from, namespaces, client.HasLabels{c.Label})
+	if err != nil {
+		return nil, err
+	}
+	own := sets.New(fixedNamespaces...).Insert(installation)
+	for _, namespace := range made {
+		own.Insert(namespace.GetName())
+	}
+	return slices.DeleteFunc(labelled, func(o client.Object) bool { return namespaced(o) && !own.Has(o.GetNamespace()) }), nil
 }
 
 func listMetadata(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, which client.ListOption) ([]client.Object, error) {
@@ -123,10 +163,12 @@ func listMetadata(ctx context.Context, from client.Reader, kind schema.GroupVers
 	return objects, nil
 }
 
-func (c *Cluster) listDeployments(ctx context.Context, installation string) ([]client.Object, error) {
+func listDeployments(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, which client.ListOption) (
+	[]client.Object, error,
+) {
 	list := &appsv1.DeploymentList{}
-	if err := c.cache.List(ctx, list, client.MatchingLabels{c.Label: installation}); err != nil {
-		return nil, fmt.Errorf("list Deployments: %w", err)
+	if err := from.List(ctx, list, which); err != nil {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	objects := make([]client.Object, 0, len(list.Items))
 	for i := range list.Items {

@@ -189,10 +189,13 @@ func (c *Controller) pruneOn(ctx context.Context, l layout, cluster *apply.Clust
 		return err
 	}
 	unused := slices.DeleteFunc(made, func(o client.Object) bool { return hasNamespace(keep, o.GetName()) })
-	left, err := c.leaveUsed(ctx, l, cluster, unused)
+	used, err := c.leaveUsed(ctx, l, cluster, unused)
 	if err != nil {
 		return err
 	}
-	_, err = cluster.Prune(ctx, l.klusterlet.Name, slices.Concat(keep, left)...)
-	return err
+	left, err := cluster.Prune(ctx, l.klusterlet.Name, slices.Concat(keep, used)...)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return release(ctx, cluster, used)
 }

@@ -168,8 +168,9 @@ func otherUse(ctx context.Context, cluster client.Client, namespace *corev1.Name
 	})
 }
 
-// leaveUsed leaves those of the Klusterlet's namespaces on a cluster that have another use, because an earlier version has taken them, or
-// they got it later: it deletes what the agent has made there, takes off the labels by which they would be deleted, and returns them.
+// leaveUsed returns those of the Klusterlet's namespaces on a cluster that have another use, because an earlier version has taken them, or
+// they got it later, and deletes what the agent has made there. They are released once the rest of the Klusterlet in them is deleted, which
+// is found by their labels.
 func (c *Controller) leaveUsed(ctx context.Context, l layout, cluster *apply.Cluster, made []client.Object) ([]client.Object, error) {
 	var left []client.Object
 	for _, namespace := range made {
@@ -185,9 +186,6 @@ func (c *Controller) leaveUsed(ctx context.Context, l layout, cluster *apply.Clu
 				return nil, err
 			}
 		}
-		if err := release(ctx, cluster, namespace.GetName()); err != nil {
-			return nil, err
-		}
 		left = append(left, namespace)
 	}
 	return left, nil
@@ -202,13 +200,15 @@ func otherUseNow(ctx context.Context, cluster client.Client, name string) (strin
 	return otherUse(ctx, cluster, namespace)
 }
 
-// release takes off a namespace what makes it part of an installation.
-func release(ctx context.Context, cluster *apply.Cluster, name string) error {
-	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	namespace.SetGroupVersionKind(namespaces)
+// release takes off namespaces what makes them part of an installation, and by which they would be deleted.
+func release(ctx context.Context, cluster *apply.Cluster, used []client.Object) error {
 	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, cluster.Label, fleet.LabelKlusterlet)
-	if err := cluster.Client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, change)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("release Namespace %s: %w", name, err)
+	for _, object := range used {
+		namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: object.GetName()}}
+		namespace.SetGroupVersionKind(namespaces)
+		if err := cluster.Client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, change)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("release Namespace %s: %w", object.GetName(), err)
+		}
 	}
 	return nil
 }

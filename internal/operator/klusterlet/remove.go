@@ -251,10 +251,15 @@ func (c *Controller) uninstall(ctx context.Context, l layout, cluster *apply.Clu
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.leaveUsed(ctx, l, cluster, made); err != nil {
+	used, err := c.leaveUsed(ctx, l, cluster, made)
+	if err != nil {
 		return nil, err
 	}
-	return cluster.PruneLive(ctx, l.klusterlet.Name)
+	left, err = cluster.PruneLive(ctx, l.klusterlet.Name, used...)
+	if err != nil || len(left) > 0 {
+		return left, err
+	}
+	return nil, release(ctx, cluster, used)
 }
 
 // removeShared removes what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,

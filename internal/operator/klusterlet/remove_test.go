@@ -253,7 +253,8 @@ func TestNamesakeKeepsItsObjects(t *testing.T) {
 	} {
 		labels := map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name}
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.accounts, Name: l.workAccount, Labels: labels}}
-		managed := clusterToLeave(t, append(test.there, account)...)
+		namespace := labelledNamespace(l.accounts, fleet.LabelCreatedByKlusterlet, l.klusterlet.Name)
+		managed := clusterToLeave(t, append(test.there, namespace, account)...)
 		c := &Controller{Operator: &frame.Operator{Management: clusterToLeave(t)}}
 		if _, err := c.removeElsewhere(t.Context(), l, managedCluster{Cluster: managed}); err != nil {
 			t.Fatal(err)
@@ -305,6 +306,44 @@ func TestNothingIsLeftHere(t *testing.T) {
 			if !exists(t, here.Client, applied) || len(applied.Finalizers) > 0 {
 				t.Errorf("%s, %s: what was applied has the finalizers %v", mode, name, applied.Finalizers)
 			}
+		}
+	}
+}
+
+// KL-32, CM-20: a user of a namespace that no Klusterlet has cannot keep one there, nor have it delete anything, by labelling an object.
+// What a Klusterlet has in its namespaces goes, also in a former one, in one that has another use, which stays, and in kube-system.
+func TestLabelsInNamespacesOfUsers(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		l := layoutOf(klusterletWith(mode))
+		made := []string{fleet.LabelCreatedByKlusterlet, l.klusterlet.Name}
+		named := func(namespace string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: namespace, Name: "a", Labels: map[string]string{made[0]: made[1]}}
+		}
+		used := labelledNamespace("cluster1", append(slices.Clone(made), fleet.LabelClusterName, "cluster1")...)
+		ofUser := &corev1.ConfigMap{ObjectMeta: named("team-a")}
+		ofUser.Finalizers = []string{"example.com/stay"}
+		own := []client.Object{&corev1.ServiceAccount{ObjectMeta: named("former")}, &corev1.ServiceAccount{ObjectMeta: named("cluster1")},
+			&rbacv1.RoleBinding{ObjectMeta: named(metav1.NamespaceSystem)}, &corev1.ConfigMap{ObjectMeta: named(l.agents)}}
+		here := clusterToLeave(t, append(slices.Clone(own), ofUser, used, labelledNamespace("team-a"), labelledNamespace("former", made...),
+			labelledNamespace(l.agents, made...))...)
+		c := &Controller{Operator: &frame.Operator{Management: here}}
+		if _, err := c.removeHere(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if waitsFor, err := c.removeHere(t.Context(), l); err != nil || waitsFor != "" {
+			t.Errorf("%s: waits for %q (%v)", mode, waitsFor, err)
+		}
+		for _, object := range own {
+			if exists(t, here.Client, object) {
+				t.Errorf("%s: %T in %s stays", mode, object, object.GetNamespace())
+			}
+		}
+		if !exists(t, here.Client, ofUser) || ofUser.DeletionTimestamp != nil {
+			t.Errorf("%s: the object of a user is deleted", mode)
+		}
+		if !exists(t, here.Client, used) || used.GetLabels()[fleet.LabelCreatedByKlusterlet] != "" {
+			t.Errorf("%s: a namespace with another use goes, or has the labels %v", mode, used.GetLabels())
 		}
 	}
 }
