@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
+
+// hubNamespace has the service accounts of the hub that this program is a component of.
+func hubNamespace() string { return cmp.Or(os.Getenv(fleet.EnvHubNamespace), fleet.NamespaceHub) }
 
 // admissionFlags are those of the admission rules, in process and as webhooks.
 type admissionFlags struct {
@@ -48,6 +54,7 @@ func (f *admissionFlags) options(g *featuregates.Set) (inprocess.Options, error)
 		return options, fmt.Errorf("--%s=%d: nobody could join; use a number such as %d", flagJoinLimit, f.joinLimit, admission.DefaultJoinLimit)
 	}
 	options.ManifestWork.Limit, options.JoinLimit = f.manifestLimit, f.joinLimit
+	options.HubNamespace = hubNamespace()
 	options.DefaultClusterSet = g.Enabled(featuregates.DefaultClusterSet)
 	options.ManifestWork.NilExecutorValidating = g.Enabled(featuregates.NilExecutorValidating)
 	return options, nil

@@ -143,6 +143,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err != nil {
 		return err
 	}
+	admissionOptions.HubNamespace = f.hub.grpc.namespace
 	admissionOptions.BindCredentials = true // the API server of this process refuses those that are not valid
 	if slices.Contains(controllers.Groups, hub.GroupRegistration) {
 		admissionOptions.Taint = true

@@ -15,16 +15,18 @@ import (
 
 // approvers are the controllers of a hub in an existing cluster that approve certificates. RBAC can only let them approve all requests
 // with a signer, and the certificates of this signer are valid in the whole cluster, whatever identity they name.
-var approvers = []string{
-	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountRegistrationController),
-	fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountAddOnManager),
+func approvers(hubNamespace string) []string {
+	return []string{
+		fleet.ServiceAccountUser(hubNamespace, fleet.ServiceAccountRegistrationController),
+		fleet.ServiceAccountUser(hubNamespace, fleet.ServiceAccountAddOnManager),
+	}
 }
 
-// ValidateApproval allows the controllers of a hub to approve only identities of a fleet: a stolen token of one of them must not yield
-// a certificate for another identity in the cluster that the hub runs in. It fails with 403. Approvals by other users, and requests
-// with signers of add-ons, are not checked.
-func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Sender) error {
-	if !slices.Contains(approvers, sender.Name) || csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
+// ValidateApproval allows the controllers of a hub, whose accounts are in its namespace, to approve only identities of a fleet: a stolen
+// token of one of them must not yield a certificate for another identity in the cluster that the hub is in. It fails with 403. Approvals
+// by other users, and requests with signers of add-ons, are not checked.
+func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Sender, hubNamespace string) error {
+	if !slices.Contains(approvers(hubNamespace), sender.Name) || csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
 		return nil
 	}
 	if err := checkFleetIdentity(csr.Spec.Request); err != nil {

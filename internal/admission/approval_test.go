@@ -23,10 +23,19 @@ import (
 // certificate of the cluster that the hub is in.
 func TestControllersApproveOnlyAgents(t *testing.T) {
 	t.Parallel()
-	const (
-		registration = "system:serviceaccount:open-cluster-management-hub:registration-controller-sa"
-		addOns       = "system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa"
-	)
+	for _, namespace := range []string{"open-cluster-management-hub", "indigo"} {
+		t.Run(namespace, func(t *testing.T) {
+			t.Parallel()
+			testApprovals(t, namespace)
+		})
+	}
+}
+
+// testApprovals tests what the controllers of a hub in a namespace approve.
+func testApprovals(t *testing.T, namespace string) {
+	t.Helper()
+	registration := "system:serviceaccount:" + namespace + ":registration-controller-sa"
+	addOns := "system:serviceaccount:" + namespace + ":addon-manager-controller-sa"
 	agent := pkix.Name{CommonName: fleet.ClusterUser("c1", "agent"), Organization: append(fleet.ClusterGroups("c1"), fleet.GroupAuthenticated)}
 	addOn := pkix.Name{CommonName: fleet.AddOnUser("c1", "hello", "hello-agent"), Organization: fleet.AddOnGroups("c1", "hello")}
 	manager := pkix.Name{CommonName: "system:kube-controller-manager"}
@@ -37,6 +46,7 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 	}{
 		"agent of a cluster":   {registration, fleet.SignerKubeAPIServerClient, agent, ""},
 		"agent of an add-on":   {addOns, fleet.SignerKubeAPIServerClient, addOn, ""},
+		"of another hub":       {"system:serviceaccount:other:registration-controller-sa", fleet.SignerKubeAPIServerClient, manager, ""},
 		"by a person":          {"admin", fleet.SignerKubeAPIServerClient, manager, ""},
 		"signer of an add-on":  {addOns, "example.com/hello", pkix.Name{CommonName: "hello"}, ""},
 		"user of Kubernetes":   {registration, fleet.SignerKubeAPIServerClient, manager, `the user "system:kube-controller-manager"`},
@@ -54,7 +64,7 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 			t.Parallel()
 			csr := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer,
 				Request: requestFor(t, test.subject)}}
-			err := admission.ValidateApproval(csr, admission.Sender{Name: test.sender})
+			err := admission.ValidateApproval(csr, admission.Sender{Name: test.sender}, namespace)
 			if test.refused == "" && err != nil {
 				t.Error(err)
 			}
@@ -66,12 +76,12 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 	named := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: fleet.SignerKubeAPIServerClient,
 		Request:    encode(t, &x509.CertificateRequest{Subject: agent, URIs: []*url.URL{{Scheme: "spiffe", Host: "hub"}}})}}
-	if err := admission.ValidateApproval(named, admission.Sender{Name: registration}); !apierrors.IsForbidden(err) {
+	if err := admission.ValidateApproval(named, admission.Sender{Name: registration}, namespace); !apierrors.IsForbidden(err) {
 		t.Errorf("a URI: got %v, want 403", err)
 	}
 	unreadable := &certificatesv1.CertificateSigningRequest{
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerKubeAPIServerClient, Request: []byte("nothing")}}
-	if err := admission.ValidateApproval(unreadable, admission.Sender{Name: registration}); !apierrors.IsForbidden(err) {
+	if err := admission.ValidateApproval(unreadable, admission.Sender{Name: registration}, namespace); !apierrors.IsForbidden(err) {
 		t.Errorf("what cannot be read: got %v, want 403", err)
 	}
 }

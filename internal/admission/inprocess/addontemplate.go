@@ -24,8 +24,8 @@ var (
 	_ initializer.WantsUnconditionalAuthorizer = (*templateValidator)(nil)
 )
 
-func newTemplateValidator(options rules.ManifestWorkOptions) *templateValidator {
-	return &templateValidator{Handler: writes(), options: options}
+func newTemplateValidator(opts Options) *templateValidator {
+	return &templateValidator{Handler: writes(), authorizing: newAuthorizing(opts), options: opts.ManifestWork}
 }
 
 // Validate is called by the server. A template is the same in every version of the kind, so one type reads them all.

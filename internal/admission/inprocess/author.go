@@ -9,14 +9,24 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
+// identifying is a plugin that knows the gRPC server of the hub.
+type identifying struct {
+	// grpcServer is the user as whom the server writes.
+	grpcServer string
+}
+
+func newIdentifying(opts Options) identifying {
+	return identifying{fleet.GRPCServerUser(opts.HubNamespace)}
+}
+
 // author returns for whom a request is made: the user who sends it or, if that is the gRPC server of the hub, whom the server writes for.
 // So agents, and those who join, have the same limits by gRPC as on the API.
 //
 // The server records who requests a certificate or a cluster. All else that it writes is of the agent of a cluster: its ManagedCluster,
 // or what is in its namespace.
-func author(request admission.Attributes) user.Info {
+func (p *identifying) author(request admission.Attributes) user.Info {
 	sender := request.GetUserInfo()
-	if !fleet.IsGRPCServer(sender.GetName()) {
+	if sender.GetName() != p.grpcServer {
 		return sender
 	}
 	object, err := meta.Accessor(request.GetObject())

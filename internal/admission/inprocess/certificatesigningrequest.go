@@ -23,7 +23,8 @@ var certificateRequests = certificatesv1.Resource("certificatesigningrequests")
 // requests only where the server gives it informers, as a standalone hub does.
 type requestValidator struct {
 	*admission.Handler
-	joinLimit int
+	identifying
+	Options
 
 	requests cache.SharedIndexInformer
 	failed   error
@@ -34,8 +35,8 @@ var (
 	_ initializer.WantsExternalKubeInformerFactory = (*requestValidator)(nil)
 )
 
-func newRequestValidator(joinLimit int) *requestValidator {
-	return &requestValidator{Handler: writes(), joinLimit: joinLimit}
+func newRequestValidator(opts Options) *requestValidator {
+	return &requestValidator{Handler: writes(), identifying: newIdentifying(opts), Options: opts}
 }
 
 // undecidedOf and undecidedWith index undecided requests by their requester and by its credential.
@@ -57,14 +58,14 @@ func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.Shar
 		}
 	}
 	p.failed = p.requests.AddIndexers(cache.Indexers{
-		undecidedOf:   undecided(requester),
+		undecidedOf:   undecided(p.requester),
 		undecidedWith: undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return credentialOf(csr.Spec.Extra) }),
 	})
 }
 
 // requester returns who requests a certificate: who made the request or, for one of the gRPC server, whom that records.
-func requester(csr *certificatesv1.CertificateSigningRequest) string {
-	if fleet.IsGRPCServer(csr.Spec.Username) {
+func (p *requestValidator) requester(csr *certificatesv1.CertificateSigningRequest) string {
+	if csr.Spec.Username == p.grpcServer {
 		return recordedUser(csr, fleet.AnnotationCSRUser, csr.Spec.Username)
 	}
 	return csr.Spec.Username
@@ -76,7 +77,7 @@ func (p *requestValidator) ValidateInitialization() error { return p.failed }
 // Validate is called by the server.
 func (p *requestValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
 	if request.GetSubresource() == "approval" && request.GetResource().GroupResource() == certificateRequests {
-		return validateApproval(request)
+		return p.validateApproval(request)
 	}
 	if !isAbout(request, certificateRequests) {
 		return nil
@@ -85,7 +86,7 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err != nil {
 		return fmt.Errorf("read the metadata of a CertificateSigningRequest: %w", err)
 	}
-	sender := identify(request)
+	sender := p.identify(request)
 	if err := rules.ValidateCertificateSigningRequest(csr, sender); err != nil || request.GetOperation() != admission.Create {
 		return err
 	}
@@ -93,7 +94,7 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err != nil {
 		return err
 	}
-	return rules.ValidateRequestCount(sender, undecided, p.joinLimit)
+	return rules.ValidateRequestCount(sender, undecided, p.JoinLimit)
 }
 
 // undecided returns how many undecided requests a sender has, according to the cache.
@@ -104,7 +105,7 @@ func (p *requestValidator) undecided(sender rules.Sender) (rules.Waiting, error)
 	return count(p.requests.GetIndexer(), undecidedOf, sender.Name, undecidedWith, sender.Credential)
 }
 
-func validateApproval(request admission.Attributes) error {
+func (p *requestValidator) validateApproval(request admission.Attributes) error {
 	if _, ok := request.GetObject().(*unstructured.Unstructured); !ok {
 		return nil // in process the object is of a type of the API server, and the accounts do not exist
 	}
@@ -112,5 +113,5 @@ func validateApproval(request admission.Attributes) error {
 	if err != nil {
 		return err
 	}
-	return rules.ValidateApproval(csr, rules.Sender{Name: request.GetUserInfo().GetName()})
+	return rules.ValidateApproval(csr, rules.Sender{Name: request.GetUserInfo().GetName()}, p.HubNamespace)
 }

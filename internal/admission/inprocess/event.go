@@ -34,14 +34,15 @@ var eventResources = []schema.GroupResource{corev1.Resource("events"), eventsv1.
 // memory of previous requests, so it is not a webhook.
 type eventLimiter struct {
 	*admission.Handler
+	identifying
 	clock    clock.PassiveClock
 	limiters *lru.Cache
 }
 
 var _ admission.ValidationInterface = (*eventLimiter)(nil)
 
-func newEventLimiter(clk clock.PassiveClock) *eventLimiter {
-	return &eventLimiter{Handler: writes(), clock: clk, limiters: lru.New(eventClusters)}
+func newEventLimiter(opts Options) *eventLimiter {
+	return &eventLimiter{Handler: writes(), identifying: newIdentifying(opts), clock: opts.Clock, limiters: lru.New(eventClusters)}
 }
 
 // Validate is called by the server.
@@ -49,7 +50,7 @@ func (p *eventLimiter) Validate(_ context.Context, request admission.Attributes,
 	if request.GetSubresource() != "" || !slices.Contains(eventResources, request.GetResource().GroupResource()) {
 		return nil
 	}
-	sender := identify(request)
+	sender := p.identify(request)
 	if len(sender.Clusters) == 0 {
 		return nil
 	}

@@ -18,6 +18,10 @@ import (
 var grpcServer = &user.DefaultInfo{Name: "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
 	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management-hub", "system:authenticated"}}
 
+// hostedGRPCServer is that of a hosted hub, in the namespace indigo.
+var hostedGRPCServer = &user.DefaultInfo{Name: "system:serviceaccount:indigo:grpc-server-sa",
+	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:indigo", "system:authenticated"}}
+
 // csrByGRPC is a certificate request that the gRPC server makes for a user.
 func csrByGRPC(t *testing.T, user, cluster string, bytes int) *unstructured.Unstructured {
 	t.Helper()
@@ -98,7 +102,10 @@ func TestGRPCServerWritesForAgents(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			checkStatus(t, as(grpcServer).write(t, test.object, test.old, test.subresource), test.code, test.refused)
+			checkStatus(t, as(grpcServer).write(t, test.object.DeepCopy(), test.old, test.subresource), test.code, test.refused)
+			hosted := as(hostedGRPCServer)
+			hosted.options.HubNamespace = "indigo"
+			checkStatus(t, hosted.write(t, test.object, test.old, test.subresource), test.code, test.refused)
 		})
 	}
 }

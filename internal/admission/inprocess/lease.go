@@ -15,11 +15,16 @@ import (
 var leases = coordinationv1.Resource("leases")
 
 // leaseValidator bounds the size of Leases of agents.
-type leaseValidator struct{ *admission.Handler }
+type leaseValidator struct {
+	*admission.Handler
+	identifying
+}
 
 var _ admission.ValidationInterface = (*leaseValidator)(nil)
 
-func newLeaseValidator() *leaseValidator { return &leaseValidator{Handler: writes()} }
+func newLeaseValidator(opts Options) *leaseValidator {
+	return &leaseValidator{writes(), newIdentifying(opts)}
+}
 
 // Validate is called by the server.
 func (p *leaseValidator) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -36,5 +41,5 @@ func (p *leaseValidator) Validate(_ context.Context, request admission.Attribute
 			return fmt.Errorf("read the metadata of a Lease before it is updated: %w", err)
 		}
 	}
-	return rules.ValidateLease(lease, old, identify(request))
+	return rules.ValidateLease(lease, old, p.identify(request))
 }

@@ -29,13 +29,14 @@ var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").Gro
 // clusterMutator completes ManagedClusters.
 type clusterMutator struct {
 	*admission.Handler
+	identifying
 	Options
 }
 
 var _ admission.MutationInterface = (*clusterMutator)(nil)
 
 func newClusterMutator(opts Options) *clusterMutator {
-	return &clusterMutator{Handler: writes(), Options: opts}
+	return &clusterMutator{Handler: writes(), identifying: newIdentifying(opts), Options: opts}
 }
 
 // Admit is called by the server.
@@ -57,7 +58,7 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 		switch {
 		case fleet.IsJoining(who.GetName(), who.GetGroups()):
 			options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
-		case old == nil && fleet.IsGRPCServer(who.GetName()):
+		case old == nil && who.GetName() == p.grpcServer:
 			options.Requester = rules.ForwardedRequester(cluster, who.GetName())
 		}
 		options.Agent = fleet.IsAgentOn(cluster.Name, who.GetName(), who.GetGroups())
@@ -143,7 +144,7 @@ var (
 )
 
 func newClusterValidator(opts Options) *clusterValidator {
-	return &clusterValidator{Handler: writes(), Options: opts}
+	return &clusterValidator{Handler: writes(), authorizing: newAuthorizing(opts), Options: opts}
 }
 
 // SetDynamicClient is called by a server that lets the plugin count pending clusters, as a standalone hub does.

@@ -25,7 +25,9 @@ var (
 	_ initializer.WantsUnconditionalAuthorizer = (*addOnValidator)(nil)
 )
 
-func newAddOnValidator() *addOnValidator { return &addOnValidator{Handler: writes()} }
+func newAddOnValidator(opts Options) *addOnValidator {
+	return &addOnValidator{Handler: writes(), authorizing: newAuthorizing(opts)}
+}
 
 // Validate is called by the server.
 func (p *addOnValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {

@@ -23,8 +23,8 @@ var (
 	_ initializer.WantsUnconditionalAuthorizer = (*bindingValidator)(nil)
 )
 
-func newBindingValidator() *bindingValidator {
-	return &bindingValidator{Handler: writes()}
+func newBindingValidator(opts Options) *bindingValidator {
+	return &bindingValidator{Handler: writes(), authorizing: newAuthorizing(opts)}
 }
 
 // Validate is called by the server.

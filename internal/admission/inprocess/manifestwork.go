@@ -38,8 +38,8 @@ var (
 	_ initializer.WantsExternalKubeClientSet   = (*workValidator)(nil)
 )
 
-func newWorkValidator(options rules.ManifestWorkOptions) *workValidator {
-	p := &workValidator{Handler: writes(), options: options}
+func newWorkValidator(opts Options) *workValidator {
+	p := &workValidator{Handler: writes(), authorizing: newAuthorizing(opts), options: opts.ManifestWork}
 	p.options.Clusters = p.cluster
 	return p
 }
@@ -62,7 +62,7 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	if request.GetResource().GroupResource() != manifestWorks {
 		return nil
 	}
-	if err := validateAgentWrites(request); err != nil || request.GetSubresource() != "" || keepsSpec(request) {
+	if err := p.validateAgentWrites(request); err != nil || request.GetSubresource() != "" || keepsSpec(request) {
 		return err
 	}
 	work, old, err := decodeBoth[workv1.ManifestWork](request)
@@ -88,13 +88,13 @@ func warn(ctx context.Context, warnings []string) {
 }
 
 // validateAgentWrites checks what an agent changes of an existing work, apart from the spec.
-func validateAgentWrites(request admission.Attributes) error {
+func (p *workValidator) validateAgentWrites(request admission.Attributes) error {
 	work, ok := request.GetObject().(*unstructured.Unstructured)
 	old, updated := request.GetOldObject().(*unstructured.Unstructured)
 	if !ok || !updated {
 		return nil
 	}
-	sender := identify(request)
+	sender := p.identify(request)
 	switch request.GetSubresource() {
 	case "":
 		return rules.ValidateManifestWorkMetadata(work, old, sender)

@@ -13,15 +13,20 @@ import (
 
 // metadataLimiter keeps agents and joining agents from filling the hub through the part of objects that no schema bounds, for all
 // kinds.
-type metadataLimiter struct{ *admission.Handler }
+type metadataLimiter struct {
+	*admission.Handler
+	identifying
+}
 
 var _ admission.ValidationInterface = (*metadataLimiter)(nil)
 
-func newMetadataLimiter() *metadataLimiter { return &metadataLimiter{writes()} }
+func newMetadataLimiter(opts Options) *metadataLimiter {
+	return &metadataLimiter{writes(), newIdentifying(opts)}
+}
 
 // Validate is called by the server.
 func (p *metadataLimiter) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	sender := identify(request)
+	sender := p.identify(request)
 	if !sender.Joining && len(sender.Clusters) == 0 || request.GetObject() == nil {
 		return nil
 	}

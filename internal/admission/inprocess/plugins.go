@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Names of the plugins, as `--enable-admission-plugins` and `--disable-admission-plugins` take them.
@@ -32,6 +33,8 @@ const (
 
 // Options configure the plugins. Start from DefaultOptions.
 type Options struct {
+	// HubNamespace has the service accounts of the hub.
+	HubNamespace string
 	// Clock is the source of the time of taints.
 	Clock clock.PassiveClock
 	// Taint and Finalizer are for new clusters: the taint of one that no agent has reported about, and a finalizer; none if it is empty. The
@@ -49,10 +52,11 @@ type Options struct {
 	JoinLimit int
 }
 
-// DefaultOptions returns options with the system clock, the gates at their defaults (DefaultClusterSet on, NilExecutorValidating off)
-// and the size limit rules.DefaultManifestLimit.
+// DefaultOptions returns options with the namespace fleet.NamespaceHub, the system clock, the gates at their defaults (DefaultClusterSet
+// on, NilExecutorValidating off) and the size limit rules.DefaultManifestLimit.
 func DefaultOptions() Options {
 	return Options{
+		HubNamespace:      fleet.NamespaceHub,
 		Clock:             clock.RealClock{},
 		DefaultClusterSet: true,
 		ManifestWork:      rules.ManifestWorkOptions{Limit: rules.DefaultManifestLimit},
@@ -74,17 +78,17 @@ func Plugins(opts Options) []Plugin {
 		{HubTypeValidating, newTypeValidator()},
 		{ManagedClusterValidating, newClusterValidator(opts)},
 		{ManagedClusterSetValidating, newSetValidator()},
-		{ManagedClusterSetBindingValidating, newBindingValidator()},
+		{ManagedClusterSetBindingValidating, newBindingValidator(opts)},
 		{PlacementValidating, newPlacementValidator()},
-		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},
-		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts.ManifestWork)},
+		{ManifestWorkValidating, newWorkValidator(opts)},
+		{ManifestWorkReplicaSetValidating, newReplicaSetValidator(opts)},
 		{ClusterManagementAddOnValidating, newManagementAddOnValidator()},
-		{ManagedClusterAddOnValidating, newAddOnValidator()},
-		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
-		{AgentRequestValidating, newRequestValidator(opts.JoinLimit)},
-		{AgentLeaseValidating, newLeaseValidator()},
-		{AgentSecretValidating, newSecretValidator()},
-		{AgentEventLimiting, newEventLimiter(opts.Clock)},
-		{AgentMetadataLimiting, newMetadataLimiter()},
+		{ManagedClusterAddOnValidating, newAddOnValidator(opts)},
+		{AddOnTemplateValidating, newTemplateValidator(opts)},
+		{AgentRequestValidating, newRequestValidator(opts)},
+		{AgentLeaseValidating, newLeaseValidator(opts)},
+		{AgentSecretValidating, newSecretValidator(opts)},
+		{AgentEventLimiting, newEventLimiter(opts)},
+		{AgentMetadataLimiting, newMetadataLimiter(opts)},
 	}
 }

@@ -31,8 +31,11 @@ func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 
 // authorizing is a plugin that uses the server's authorizer.
 type authorizing struct {
+	identifying
 	authorizer authorizer.UnconditionalAuthorizer
 }
+
+func newAuthorizing(opts Options) authorizing { return authorizing{identifying: newIdentifying(opts)} }
 
 // SetUnconditionalAuthorizer is called by the server.
 func (p *authorizing) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
@@ -49,8 +52,8 @@ func (p *authorizing) ValidateInitialization() error {
 
 // identify returns the sender of a request, for rules that need no authorizer. For what the gRPC server of the hub writes, that is for whom
 // it does so.
-func identify(request admission.Attributes) rules.Sender {
-	who := author(request)
+func (p *identifying) identify(request admission.Attributes) rules.Sender {
+	who := p.author(request)
 	return rules.Sender{
 		Name:       who.GetName(),
 		Groups:     who.GetGroups(),
@@ -71,7 +74,7 @@ func credentialOf[V ~[]string](extra map[string]V) string {
 
 // sender binds the server's authorizer to the identity of a request. Rights are those of who sends it, the gRPC server as well.
 func (p *authorizing) sender(request admission.Attributes) rules.Sender {
-	sender, who := identify(request), request.GetUserInfo()
+	sender, who := p.identify(request), request.GetUserInfo()
 	sender.Authorize = func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, string, error) {
 		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 			User:            who,

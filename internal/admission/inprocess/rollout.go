@@ -28,8 +28,8 @@ var (
 	_ initializer.WantsUnconditionalAuthorizer = (*replicaSetValidator)(nil)
 )
 
-func newReplicaSetValidator(options rules.ManifestWorkOptions) *replicaSetValidator {
-	return &replicaSetValidator{Handler: writes(), options: options}
+func newReplicaSetValidator(opts Options) *replicaSetValidator {
+	return &replicaSetValidator{Handler: writes(), authorizing: newAuthorizing(opts), options: opts.ManifestWork}
 }
 
 // Validate is called by the server.

@@ -15,15 +15,20 @@ import (
 var secrets = corev1.Resource("secrets")
 
 // secretValidator bounds which Secrets agents write.
-type secretValidator struct{ *admission.Handler }
+type secretValidator struct {
+	*admission.Handler
+	identifying
+}
 
 var _ admission.ValidationInterface = (*secretValidator)(nil)
 
-func newSecretValidator() *secretValidator { return &secretValidator{Handler: writes()} }
+func newSecretValidator(opts Options) *secretValidator {
+	return &secretValidator{writes(), newIdentifying(opts)}
+}
 
 // Validate is called by the server.
 func (p *secretValidator) Validate(_ context.Context, request admission.Attributes, server admission.ObjectInterfaces) error {
-	sender := identify(request)
+	sender := p.identify(request)
 	if !isAbout(request, secrets) || len(sender.Clusters) == 0 {
 		return nil
 	}

@@ -167,9 +167,9 @@ func IsJoining(user string, groups []string) bool {
 		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
 }
 
-// IsGRPCServer reports whether a user is the gRPC server of a hub, which writes for agents and for those who join.
-func IsGRPCServer(user string) bool {
-	return user == ServiceAccountUser(NamespaceHub, ServiceAccountGRPCServer)
+// GRPCServerUser is the user as whom the gRPC server of a hub in this namespace writes for agents and for those who join.
+func GRPCServerUser(hubNamespace string) string {
+	return ServiceAccountUser(hubNamespace, ServiceAccountGRPCServer)
 }
 
 // ClusterCSRGenerateName is the prefix of the names of the certificate requests of a cluster.

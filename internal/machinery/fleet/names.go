@@ -100,6 +100,10 @@ const (
 // there are several hubs.
 const EnvBootstrapConfigs = "CAPSTAN_BOOTSTRAP_CONFIGS"
 
+// EnvHubNamespace in the environment of a component of a hub is the namespace of the hub's service accounts, where that is not
+// NamespaceHub.
+const EnvHubNamespace = "CAPSTAN_HUB_NAMESPACE"
+
 // Secrets with credentials, and what is in them.
 const (
 	// SecretBootstrapHubKubeconfig in the namespace of the agent is what it joins with.

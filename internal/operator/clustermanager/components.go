@@ -113,6 +113,15 @@ func (p planned) controller(name, image, account string, args []string) workload
 	return component
 }
 
+// namespaceEnv tells components where the service accounts of the hub are, if that is not what they assume. Programs of Open Cluster
+// Management have no flag for it, and would not start with one.
+func (p planned) namespaceEnv() []corev1.EnvVar {
+	if p.namespace == fleet.NamespaceHub {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: fleet.EnvHubNamespace, Value: p.namespace}}
+}
+
 // mountHubKubeconfig gives a component of a hosted hub the kubeconfig of its service account there, in the directory.
 func (p planned) mountHubKubeconfig(component *workload.Component, account, directory string) {
 	if !p.hosted {

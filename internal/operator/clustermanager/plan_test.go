@@ -290,6 +290,31 @@ func TestHostedWebhooks(t *testing.T) {
 	}
 }
 
+// CM-04: webhooks know the accounts of a hosted hub by its namespace.
+func TestWebhooksKnowTheNamespace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit func(*operatorv1.ClusterManager)
+		want string
+	}{"default": {nil, ""}, "hosted": {hostedAt("hub.example.com"), "cluster-manager"}} {
+		p := planOf(test.edit, nil)
+		for _, webhook := range []string{registrationWebhook, workWebhook, addOnWebhook} {
+			if got := environment(deployment(t, p, webhook))[fleet.EnvHubNamespace]; got != test.want {
+				t.Errorf("%s: %s has the namespace %q, want %q", name, webhook, got, test.want)
+			}
+		}
+	}
+}
+
+// environment is that of the container of a Deployment.
+func environment(d *appsv1.Deployment) map[string]string {
+	values := map[string]string{}
+	for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
+		values[variable.Name] = variable.Value
+	}
+	return values
+}
+
 // CM-04, O4: the Service of a hosted webhook has the family of the address that it leads to, whichever is the first of the hub.
 func TestHostedAddresses(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,7 @@ func (w webhook) component() workload.Component {
 			"--port=" + strconv.Itoa(int(w.port())),
 			"--metrics-bind-address=" + address(w.metrics()),
 			"--health-probe-bind-address=" + address(w.health())}, w.flags, w.hub.tlsFlags),
+		Env:     w.hub.namespaceEnv(),
 		Ports:   []corev1.ContainerPort{{Name: "webhook-server", ContainerPort: w.port()}},
 		Volumes: []workload.Volume{workload.SecretVolume(webhookSecretName, webhookCertDir, w.secret, false)},
 	}

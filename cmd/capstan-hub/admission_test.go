@@ -1,0 +1,20 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// A component of a hosted hub knows from its environment where the accounts of the hub are.
+func TestHubNamespaceOfAdmission(t *testing.T) {
+	for value, want := range map[string]string{"": "open-cluster-management-hub", "indigo": "indigo"} {
+		t.Setenv(fleet.EnvHubNamespace, value)
+		flags := newAdmissionFlags()
+		options, err := flags.options(featuregates.Hub())
+		if err != nil || options.HubNamespace != want {
+			t.Errorf("with %q: namespace %q, %v; want %q", value, options.HubNamespace, err, want)
+		}
+	}
+}
