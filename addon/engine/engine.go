@@ -33,6 +33,8 @@ type Options struct {
 	Configs []schema.GroupVersionResource
 	// Requeue enqueues single add-ons again; nil enqueues none.
 	Requeue *requeue.AddOns
+	// GRPCServer is the user as whom the gRPC server of the hub requests certificates, in the name of agents.
+	GRPCServer string
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -43,7 +45,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		signingrequest.AddAddOnIndex(context.Background(), mgr.GetFieldIndexer()),
 		installation.Register(mgr, installation.Options{Manager: o.Manager, Catalogue: o.Catalogue, Configs: o.Configs, Requeue: o.Requeue,
 			Clock: o.Clock}),
-		approve.Register(mgr, approve.Options{Catalogue: o.Catalogue, Requeue: o.Requeue, Clock: o.Clock}),
+		approve.Register(mgr, approve.Options{Catalogue: o.Catalogue, Requeue: o.Requeue, GRPCServer: o.GRPCServer, Clock: o.Clock}),
 		sign.Register(mgr, sign.Options{Catalogue: o.Catalogue, Requeue: o.Requeue}),
 	)
 	if err != nil {

@@ -17,6 +17,9 @@
 //
 // And with leader election, get, create and update of leases in its namespace. deploy/examples/helloworld/rights.yaml in the
 // repository is an example.
+//
+// On a hosted hub whose agents register by gRPC, the environment variable CAPSTAN_HUB_NAMESPACE has to be the name of its ClusterManager:
+// in the namespace of this name is the account of the gRPC server, which requests certificates for them.
 package manager
 
 import (
@@ -24,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -145,7 +149,7 @@ func setup(mgr ctrl.Manager, name string, addOns *requeue.AddOns, agents []addon
 		return fmt.Errorf("the manager %s: %w", name, err)
 	}
 	return engine.Register(mgr, engine.Options{Manager: name, Catalogue: fixed, Configs: configsOf(agents), Requeue: addOns,
-		Clock: clock.RealClock{}})
+		GRPCServer: fleet.GRPCServerUser(cmp.Or(os.Getenv(fleet.EnvHubNamespace), fleet.NamespaceHub)), Clock: clock.RealClock{}})
 }
 
 // AddToScheme adds the kinds that a manager works with to a scheme.

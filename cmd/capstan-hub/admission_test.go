@@ -8,13 +8,16 @@ import (
 )
 
 // A component of a hosted hub knows from its environment where the accounts of the hub are.
-func TestHubNamespaceOfAdmission(t *testing.T) {
+func TestHubNamespace(t *testing.T) {
 	for value, want := range map[string]string{"": "open-cluster-management-hub", "indigo": "indigo"} {
 		t.Setenv(fleet.EnvHubNamespace, value)
 		flags := newAdmissionFlags()
 		options, err := flags.options(featuregates.Hub())
 		if err != nil || options.HubNamespace != want {
 			t.Errorf("with %q: namespace %q, %v; want %q", value, options.HubNamespace, err, want)
+		}
+		if got := newGRPCFlags().namespace; got != want {
+			t.Errorf("with %q: the gRPC server is in the namespace %q, want %q", value, got, want)
 		}
 	}
 }

@@ -173,6 +173,9 @@ func (f *hubFlags) setDrivers(o *hub.Options) (err error) {
 	byCSR, byGRPC := slices.Contains(f.drivers, driverCSR), slices.Contains(f.drivers, driverGRPC)
 	autoApproval := f.gates.Enabled(featuregates.ManagedClusterAutoApproval)
 	o.WithoutCertificates = !byCSR && !byGRPC
+	if o.GRPCServer, err = f.grpc.server(); err != nil {
+		return err
+	}
 	if o.GRPC, err = f.grpc.options(byGRPC, autoApproval); err != nil {
 		return err
 	}

@@ -76,6 +76,10 @@ func TestHubFlags(t *testing.T) {
 		"grpc in no namespace": {[]string{"--enabled-registration-drivers=grpc", "--grpc-ca-file=f", "--grpc-key-file=f",
 			"--grpc-server-namespace=A"}, nil,
 			`--grpc-server-namespace="A" cannot be the name of a namespace`},
+		"grpc of add-ons": {[]string{"--controllers=addon", "--grpc-server-namespace=indigo"},
+			func(o hub.Options) bool { return o.GRPCServer == "system:serviceaccount:indigo:grpc-server-sa" }, ""},
+		"grpc of add-ons in no namespace": {[]string{"--controllers=addon", "--grpc-server-namespace=A"}, nil,
+			`--grpc-server-namespace="A" cannot be the name of a namespace`},
 		"grpc": {[]string{"--enabled-registration-drivers=csr,grpc", "--grpc-ca-file=f", "--grpc-key-file=k", "--auto-approved-grpc-users=a"},
 			func(o hub.Options) bool {
 				return o.GRPC != nil && len(o.GRPC.Users) == 0 && o.GRPC.LongestValidity == 720*time.Hour &&

@@ -35,7 +35,7 @@ type grpcFlags struct {
 }
 
 func newGRPCFlags() grpcFlags {
-	return grpcFlags{signingDuration: 720 * time.Hour, namespace: fleet.NamespaceHub}
+	return grpcFlags{signingDuration: 720 * time.Hour, namespace: hubNamespace()}
 }
 
 func (f *grpcFlags) add(flags *pflag.FlagSet) {
@@ -50,6 +50,14 @@ func (f *grpcFlags) add(flags *pflag.FlagSet) {
 		"Namespace of the service account "+fleet.ServiceAccountGRPCServer+" of the gRPC server, which requests certificates in the name of agents.")
 }
 
+// server is the user as whom the gRPC server requests certificates, whether or not agents register by these controllers.
+func (f *grpcFlags) server() (string, error) {
+	if problems := validation.IsDNS1123Label(f.namespace); len(problems) > 0 {
+		return "", fmt.Errorf("--%s=%q cannot be the name of a namespace: %s", flagGRPCNamespace, f.namespace, strings.Join(problems, "; "))
+	}
+	return fleet.GRPCServerUser(f.namespace), nil
+}
+
 // options are nil if agents do not register by gRPC.
 func (f *grpcFlags) options(enabled, autoApproval bool) (*hub.GRPCOptions, error) {
 	if !enabled {
@@ -62,11 +70,8 @@ func (f *grpcFlags) options(enabled, autoApproval bool) (*hub.GRPCOptions, error
 	if f.signingDuration < leastGRPCSigningDuration {
 		return nil, fmt.Errorf("--%s is %s, want at least %s", flagGRPCSigningDuration, f.signingDuration, leastGRPCSigningDuration)
 	}
-	if problems := validation.IsDNS1123Label(f.namespace); len(problems) > 0 {
-		return nil, fmt.Errorf("--%s=%q cannot be the name of a namespace: %s", flagGRPCNamespace, f.namespace, strings.Join(problems, "; "))
-	}
 	o := &hub.GRPCOptions{CAFile: f.caFile, KeyFile: f.keyFile, LongestValidity: f.signingDuration,
-		GRPC: signingrequest.GRPC{Server: fleet.ServiceAccountUser(f.namespace, fleet.ServiceAccountGRPCServer)}}
+		GRPC: signingrequest.GRPC{Server: fleet.GRPCServerUser(f.namespace)}}
 	if autoApproval {
 		o.Users = f.users
 	}

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -70,6 +71,9 @@ type Options struct {
 	AutoApprovedUsers []string
 	// GRPC registers agents by the gRPC server; nil means that none do.
 	GRPC *GRPCOptions
+	// GRPCServer is the user as whom the gRPC server requests certificates of add-ons, whether or not GRPC is set; empty means that of
+	// fleet.NamespaceHub.
+	GRPCServer string
 	// AutoApprovedARNs match the ARNs of EKS clusters that are accepted without a decision of an administrator.
 	AutoApprovedARNs eks.Patterns
 	// WithoutCertificates says that no agents register by certificate requests.
@@ -198,6 +202,10 @@ func (o Options) grpc() signingrequest.GRPC {
 		return signingrequest.GRPC{}
 	}
 	return o.GRPC.GRPC
+}
+
+func (o Options) grpcServer() string {
+	return cmp.Or(o.GRPCServer, fleet.GRPCServerUser(fleet.NamespaceHub))
 }
 
 func acceptsByItself(o Options) bool {
@@ -398,7 +406,7 @@ var groups = []group{
 			return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
-			return template.Register(mgr, template.Options{Clock: o.Clock})
+			return template.Register(mgr, template.Options{GRPCServer: o.grpcServer(), Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return builtin.Register(mgr, builtin.Options{Names: o.BuiltInAddOns, Served: o.servedBuiltIn(), Labels: o.Labels, Clock: o.Clock})

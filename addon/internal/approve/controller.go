@@ -43,6 +43,8 @@ type Options struct {
 	Catalogue catalogue.Catalogue
 	// Requeue enqueues single add-ons again; nil enqueues none.
 	Requeue *requeue.AddOns
+	// GRPCServer is the user as whom the gRPC server of the hub requests certificates, in the name of agents.
+	GRPCServer string
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -109,7 +111,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("find out what the add-on %s registers for on the cluster %s: %w", installation.AddOn.Name,
 			installation.Cluster.Name, err)
 	}
-	if err := check(csr, configs); err != nil {
+	if err := check(csr, configs, c.GRPCServer); err != nil {
 		c.withhold(ctx, csr, installation, err.Error())
 		return ctrl.Result{}, nil
 	}

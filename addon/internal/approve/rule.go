@@ -17,9 +17,9 @@ import (
 
 // check returns nil if the request comes from the agent of its cluster and requests exactly the identity that the add-on registers
 // with. The error says what is wrong.
-func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1.RegistrationConfig) error {
+func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1.RegistrationConfig, grpcServer string) error {
 	cluster, addOn := csr.Labels[fleet.LabelClusterName], csr.Labels[fleet.LabelAddOnName]
-	if err := checkRequester(csr, cluster); err != nil {
+	if err := checkRequester(csr, cluster, grpcServer); err != nil {
 		return err
 	}
 	at := slices.IndexFunc(configs, func(c addonv1beta1.RegistrationConfig) bool { return registrations.Signer(&c) == csr.Spec.SignerName })
@@ -41,9 +41,9 @@ func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1
 
 // checkRequester requires that the request comes from the agent of the cluster; the label alone proves nothing, because any requester
 // can set it. The gRPC server makes requests on behalf of the user in an annotation. An agent that joined by AWS IAM has another user.
-func checkRequester(csr *certificatesv1.CertificateSigningRequest, cluster string) error {
+func checkRequester(csr *certificatesv1.CertificateSigningRequest, cluster, grpcServer string) error {
 	user, groups := csr.Spec.Username, csr.Spec.Groups
-	if user == fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer) {
+	if user == grpcServer {
 		user, groups = csr.Annotations[fleet.AnnotationCSRUser], []string{fleet.ClusterGroup(cluster)}
 	}
 	of := cluster

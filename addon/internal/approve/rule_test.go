@@ -1,6 +1,7 @@
 package approve
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -38,6 +39,8 @@ var (
 type input struct {
 	csr      *certificatesv1.CertificateSigningRequest
 	template *x509.CertificateRequest
+	// grpcServer is the user of the gRPC server of the hub, if that is not the usual one.
+	grpcServer string
 }
 
 func good() *input {
@@ -69,7 +72,7 @@ func (a *input) check(t *testing.T) error {
 		}
 		a.csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	}
-	return check(a.csr, configs)
+	return check(a.csr, configs, cmp.Or(a.grpcServer, "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"))
 }
 
 // own makes it a request to the add-on's own signer.
@@ -101,6 +104,11 @@ func TestApproved(t *testing.T) {
 		"through the gRPC server": func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
 				[]string{"system:serviceaccounts"}
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
+		},
+		"through the gRPC server of a hosted hub": func(a *input) {
+			a.grpcServer = "system:serviceaccount:indigo:grpc-server-sa"
+			a.csr.Spec.Username, a.csr.Spec.Groups = a.grpcServer, []string{"system:serviceaccounts"}
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
 		},
 	} {
@@ -142,6 +150,10 @@ func TestForged(t *testing.T) {
 		"cluster whose name begins alike": {func(a *input) { a.csr.Spec.Username = "system:open-cluster-management:c10:agent1" }, "requester"},
 		"annotation without the gRPC server": {func(a *input) {
 			a.csr.Spec.Username = "system:open-cluster-management:c2:agent1"
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
+		}, "requester"},
+		"gRPC server of another hub": {func(a *input) {
+			a.csr.Spec.Username = "system:serviceaccount:indigo:grpc-server-sa"
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
 		}, "requester"},
 		"gRPC server for another cluster": {func(a *input) {

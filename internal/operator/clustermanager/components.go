@@ -104,7 +104,9 @@ func (p planned) imageOf(specified string) string {
 func (p planned) controller(name, image, account string, args []string) workload.Component {
 	component := workload.Component{
 		Name: p.name(name), App: "clustermanager-" + name, Image: p.imageOf(image), ServiceAccount: account, Args: slices.Concat(args, p.tlsFlags),
-		Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
+		Env: append([]corev1.EnvVar{
+			{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+		}, p.namespaceEnv()...),
 	}
 	if p.replicas == 1 {
 		component.Args = append(component.Args, "--disable-leader-election")

@@ -129,9 +129,6 @@ func (g grpc) configMap() *corev1.ConfigMap {
 func (g grpc) signWith(component *workload.Component) {
 	component.Args = append(component.Args, "--grpc-ca-file="+grpcSignerDir+"/"+corev1.TLSCertKey,
 		"--grpc-key-file="+grpcSignerDir+"/"+corev1.TLSPrivateKeyKey)
-	if g.namespace != fleet.NamespaceHub { // the default of the flag, which the programs of Open Cluster Management do not have
-		component.Args = append(component.Args, "--grpc-server-namespace="+g.namespace)
-	}
 	component.Volumes = append(component.Volumes, workload.SecretVolume("grpc-signer", grpcSignerDir, fleet.SecretSigner, false))
 }
 

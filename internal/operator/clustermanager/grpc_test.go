@@ -70,8 +70,7 @@ func TestGRPCComponents(t *testing.T) {
 		"signer of a hosted hub": {of: "registration-controller", edit: func(cm *operatorv1.ClusterManager) {
 			hostedAt("hub.example.com")(cm)
 			withGRPC()(cm)
-		}, want: "/registration controller --enabled-registration-drivers=csr,grpc --kubeconfig=/var/run/secrets/hub/kubeconfig" + signer +
-			" --grpc-server-namespace=cluster-manager"},
+		}, want: "/registration controller --enabled-registration-drivers=csr,grpc --kubeconfig=/var/run/secrets/hub/kubeconfig" + signer},
 		"users to approve": {edit: approving, of: "registration-controller", want: "/registration controller " +
 			"--feature-gates=ManagedClusterAutoApproval=true --enabled-registration-drivers=csr,grpc --auto-approved-grpc-users=a,b" + signer},
 		"no other way to register": {of: "registration-controller", edit: func(cm *operatorv1.ClusterManager) {
@@ -86,6 +85,33 @@ func TestGRPCComponents(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// GR-01: the controllers that approve what the server of a hosted hub requests know where its account is. Programs of Open Cluster
+// Management start nevertheless.
+func TestControllersKnowTheGRPCServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit func(*operatorv1.ClusterManager)
+		want string
+	}{
+		"default": {withGRPC(), ""},
+		"hosted": {func(cm *operatorv1.ClusterManager) {
+			hostedAt("hub.example.com")(cm)
+			withGRPC()(cm)
+		}, "cluster-manager"},
+	} {
+		p := planOf(test.edit, nil)
+		for _, controllers := range []string{registrationController, addOnManager} {
+			d := deployment(t, p, controllers)
+			if got := environment(d)[fleet.EnvHubNamespace]; got != test.want {
+				t.Errorf("%s: %s has the namespace %q, want %q", name, controllers, got, test.want)
+			}
+			if args := d.Spec.Template.Spec.Containers[0].Args; strings.Contains(strings.Join(args, " "), "--grpc-server-namespace") {
+				t.Errorf("%s: %s has a flag that others do not know: %q", name, controllers, args)
+			}
+		}
 	}
 }
 

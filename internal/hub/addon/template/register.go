@@ -15,6 +15,8 @@ const manager = "addon-templates"
 
 // Options configure the controllers.
 type Options struct {
+	// GRPCServer is the user as whom the gRPC server of the hub requests certificates, in the name of agents.
+	GRPCServer string
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -30,6 +32,6 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	return engine.Register(mgr, engine.Options{
 		Manager: manager, Catalogue: NewCatalogue(cached, mgr.GetAPIReader(), mgr.GetEventRecorder("addon-template-controller")),
-		Configs: Configs(), Clock: o.Clock,
+		Configs: Configs(), GRPCServer: o.GRPCServer, Clock: o.Clock,
 	})
 }
