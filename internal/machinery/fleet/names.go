@@ -104,6 +104,10 @@ const EnvBootstrapConfigs = "CAPSTAN_BOOTSTRAP_CONFIGS"
 // NamespaceHub.
 const EnvHubNamespace = "CAPSTAN_HUB_NAMESPACE"
 
+// EnvNilExecutorValidating in the environment of a webhook is "true" where the feature gate NilExecutorValidating, which is one of works,
+// is on for the AddOnTemplates that it checks.
+const EnvNilExecutorValidating = "CAPSTAN_NIL_EXECUTOR_VALIDATING"
+
 // Secrets with credentials, and what is in them.
 const (
 	// SecretBootstrapHubKubeconfig in the namespace of the agent is what it joins with.

@@ -306,6 +306,38 @@ func TestWebhooksKnowTheNamespace(t *testing.T) {
 	}
 }
 
+// CM-14: the gate of works about executors also holds for AddOnTemplates, of which works are made.
+func TestExecutorsOfAddOnTemplates(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mode   operatorv1.FeatureGateModeType
+		hosted bool
+		want   []string
+	}{
+		"default":     {mode: operatorv1.FeatureGateModeTypeEnable, want: []string{addOnWebhook}},
+		"hosted":      {mode: operatorv1.FeatureGateModeTypeEnable, hosted: true, want: []string{registrationWebhook, addOnWebhook}},
+		"off":         {mode: operatorv1.FeatureGateModeTypeDisable},
+		"off, hosted": {mode: operatorv1.FeatureGateModeTypeDisable, hosted: true},
+	} {
+		p := planOf(func(cm *operatorv1.ClusterManager) {
+			cm.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{
+				FeatureGates: []operatorv1.FeatureGate{{Feature: "NilExecutorValidating", Mode: test.mode}}}
+			if test.hosted {
+				hostedAt("hub.example.com")(cm)
+			}
+		}, nil)
+		for _, webhook := range []string{registrationWebhook, addOnWebhook} {
+			want := ""
+			if slices.Contains(test.want, webhook) {
+				want = "true"
+			}
+			if got := environment(deployment(t, p, webhook))[fleet.EnvNilExecutorValidating]; got != want {
+				t.Errorf("%s: %s has the gate %q, want %q", name, webhook, got, want)
+			}
+		}
+	}
+}
+
 // environment is that of the container of a Deployment.
 func environment(d *appsv1.Deployment) map[string]string {
 	values := map[string]string{}

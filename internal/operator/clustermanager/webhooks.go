@@ -21,6 +21,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	deployhub "github.com/capstan-io/capstan/deploy/hub"
 	"github.com/capstan-io/capstan/internal/apply"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/workload"
@@ -101,7 +102,7 @@ func (w webhook) component() workload.Component {
 			"--port=" + strconv.Itoa(int(w.port())),
 			"--metrics-bind-address=" + address(w.metrics()),
 			"--health-probe-bind-address=" + address(w.health())}, w.flags, w.hub.tlsFlags),
-		Env:     w.hub.namespaceEnv(),
+		Env:     w.env(),
 		Ports:   []corev1.ContainerPort{{Name: "webhook-server", ContainerPort: w.port()}},
 		Volumes: []workload.Volume{workload.SecretVolume(webhookSecretName, webhookCertDir, w.secret, false)},
 	}
@@ -121,6 +122,20 @@ func (w webhook) component() workload.Component {
 	}
 	w.hub.mountHubKubeconfig(&component, w.account, hubKubeconfigDir)
 	return component
+}
+
+// env is what a webhook has to know and images of Open Cluster Management have no flag for.
+func (w webhook) env() []corev1.EnvVar {
+	env := w.hub.namespaceEnv()
+	if w.checksAddOns() && w.hub.work.Enabled(featuregates.NilExecutorValidating) {
+		env = append(env, corev1.EnvVar{Name: fleet.EnvNilExecutorValidating, Value: "true"})
+	}
+	return env
+}
+
+// checksAddOns reports whether the API server may call the webhook about add-ons: see reached.
+func (w webhook) checksAddOns() bool {
+	return w.name == addOnWebhook || w.hub.hosted && w.name == registrationWebhook
 }
 
 // reached is the Service at which the API server of the hub reaches a webhook, with its port and the authorities that verify it. A hosted
