@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -68,6 +70,34 @@ func TestAWS(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// CM-11: what is applied once the accounts of a hosted hub have kubeconfigs is what was planned: the role of AWS and the disruption budgets
+// as well.
+func TestHostedBase(t *testing.T) {
+	t.Parallel()
+	p := plannedOf(func(cm *operatorv1.ClusterManager) {
+		hostedAt("hub.example.com")(cm)
+		withAWS(&operatorv1.AwsIrsaConfig{HubClusterARN: hubARN})(cm)
+	}, nil)
+	base := p.base()
+	if diff := cmp.Diff(p.plan().base, base); diff != "" {
+		t.Errorf("what is applied differs from the plan (-plan +applied):\n%s", diff)
+	}
+	applied := &plan{base: base}
+	account, found := find[*corev1.ServiceAccount](applied, fleet.ServiceAccountRegistrationController)
+	if !found {
+		t.Fatal("the registration controllers have no account")
+	}
+	want := "arn:aws:iam::123456789012:role/hub1_managed-cluster-identity-creator"
+	if got := account.GetAnnotations()["eks.amazonaws.com/role-arn"]; got != want {
+		t.Errorf("the pods have the role %q, want %q", got, want)
+	}
+	for _, component := range p.components() {
+		if _, budgeted := find[*policyv1.PodDisruptionBudget](applied, component.Name); !budgeted {
+			t.Errorf("%s has no disruption budget", component.Name)
+		}
 	}
 }
 

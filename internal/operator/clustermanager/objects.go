@@ -86,7 +86,19 @@ func (p planned) hostedAccounts() (accounts []client.Object) {
 	for _, name := range p.accountNames() {
 		accounts = append(accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}})
 	}
+	registration{p}.annotateAWSRole(accounts)
 	return accounts
+}
+
+// disruptionBudgets are those of the components that have several replicas.
+func (p planned) disruptionBudgets() (budgets []client.Object) {
+	settings := p.settings()
+	for _, component := range p.components() {
+		if budget := component.DisruptionBudget(settings); budget != nil {
+			budgets = append(budgets, budget)
+		}
+	}
+	return budgets
 }
 
 // networkPolicies let the pods of the hub reach anything by UDP, for DNS, and by TCP, and clients reach what the hub serves: nothing else.

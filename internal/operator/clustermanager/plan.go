@@ -138,11 +138,7 @@ func (p planned) plan() *plan {
 		deployment := component.Deployment(settings)
 		deployment.Labels[workload.LabelApp] = component.Name // for clients, whatever that of the pods is
 		result.deployments = append(result.deployments, deployment)
-		if budget := component.DisruptionBudget(settings); budget != nil {
-			result.base = append(result.base, budget)
-		}
 	}
-	registration{p}.annotateAWSRole(result.all())
 	frame.AddLabels(p.labels(), result.all()...)
 	return result
 }
@@ -176,6 +172,7 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, fleet.AnnotationOpenShiftWorkload, fleet.OpenShiftWorkloadManagement)
 		}
 	}
+	registration{p}.annotateAWSRole(rights)
 	return rights
 }
 
@@ -187,7 +184,7 @@ func (p planned) labels() map[string]string {
 	return frame.LabelsToCopy(p.Labels)
 }
 
-// base is what the components need to start.
+// base is what the components need to start, and their disruption budgets.
 func (p planned) base() []client.Object {
 	var base []client.Object
 	if p.hosted {
@@ -211,7 +208,7 @@ func (p planned) base() []client.Object {
 	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
 		base = append(base, p.networkPolicies()...)
 	}
-	return base
+	return append(base, p.disruptionBudgets()...)
 }
 
 // servers are those of the hub that need a certificate, with the names under which the API server reaches them.
