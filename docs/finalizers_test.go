@@ -68,7 +68,7 @@ var ways = map[string]map[string][]string{
 		"hooks fail": {"addon/internal/workload.TestFailedHook", "addon/internal/workload.TestHookTimeout"},
 		"the cluster, or the hosting": {
 			"addon/internal/workload.TestHookTimeout",
-			"addon/internal/workload.TestHooksOfADeniedCluster",
+			"addon/internal/workload.TestHooksOfADeniedClusterEnd",
 			"addon/internal/workload.TestHostedRemoval",
 		},
 		"the cluster is cut off": {

@@ -2,7 +2,9 @@ package workload
 
 import (
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -11,6 +13,8 @@ import (
 
 func denied(c *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	c.Spec.HubAcceptsClient = false
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse,
+		Reason: fleet.ReasonHubClusterAdminDenied, LastTransitionTime: metav1.NewTime(noon)})
 	return c
 }
 
@@ -61,4 +65,63 @@ func TestHooksOfADeniedCluster(t *testing.T) {
 	h.reconcile()
 	h.expectWrites()
 	h.expectFinalizers()
+}
+
+// The agent of a denied cluster still reports, so the cluster stays available; hooks that cannot start there are not waited for forever.
+func TestHooksOfADeniedClusterEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(h *hub)
+		want   time.Duration // after noon, when the cluster is denied
+	}{
+		"deleted before":   {func(*hub) {}, hookTimeout},
+		"deleted after":    {deletedLater, hookTimeout + time.Minute},
+		"lost before":      {lost(-30 * time.Second), hookTimeout - 30*time.Second},
+		"lost after":       {lost(time.Minute), hookTimeout},
+		"not noticed yet":  {unnoticed, hookTimeout},
+		"an administrator": {func(h *hub) { set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "6m") }, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, hookJob("bye"))
+			h.reconcile()
+			h.Now = noon.Add(-time.Minute)
+			h.removed()
+			h.Now = noon
+			h.Installation.Cluster = denied(cluster("cluster1", metav1.ConditionTrue))
+			test.change(h)
+			h.reconcile()
+			h.expectWrites()
+			h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
+			h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "cluster cluster1 is denied",
+				"removes the add-on all the same at "+noon.Add(test.want).Format(time.RFC3339))
+			if h.plan.RequeueAfter != test.want {
+				t.Errorf("comes back after %s, want %s", h.plan.RequeueAfter, test.want)
+			}
+			denied(h.Installation.Cluster)
+			h.Now = noon.Add(test.want)
+			h.reconcile()
+			h.expectWrites()
+			h.expectFinalizers()
+		})
+	}
+}
+
+// deletedLater has the add-on be deleted a minute after noon.
+func deletedLater(h *hub) {
+	h.Installation.AddOn.DeletionTimestamp = new(metav1.NewTime(noon.Add(time.Minute)))
+}
+
+// lost makes the cluster of the add-on unavailable so long after noon.
+func lost(after time.Duration) func(*hub) {
+	return func(h *hub) {
+		meta.SetStatusCondition(&h.Installation.Cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable,
+			Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon.Add(after))})
+	}
+}
+
+// unnoticed has the hub not know yet that the cluster of the add-on is denied.
+func unnoticed(h *hub) {
+	meta.SetStatusCondition(&h.Installation.Cluster.Status.Conditions, metav1.Condition{Type: fleet.ConditionHubAccepted,
+		Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-2 * time.Hour))})
 }

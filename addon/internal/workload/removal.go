@@ -10,9 +10,10 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
-// hookTimeout is how long a removal waits for hooks on a cluster that is not available.
+// hookTimeout is how long a removal waits for a cluster that is not available or denied.
 const hookTimeout = 10 * time.Minute
 
 // isNeeded reports whether the add-on stays because others need it. A deadline that an administrator has set ends that.
@@ -82,12 +83,12 @@ func (p *planner) leaveHosting(hosting side) {
 			p.Delete = append(p.Delete, w.ManifestWork)
 		}
 	}
-	if !remaining || !finalizers[2].isOn(p.Installation.AddOn) || !available(hosting.cluster) && p.deadline(hosting.cluster).passed(p.Now) {
+	if !remaining || !finalizers[2].isOn(p.Installation.AddOn) || !attended(hosting.cluster) && p.deadline(hosting.cluster).passed(p.Now) {
 		return
 	}
 	p.keepCleanup()
 	note := ""
-	if !available(hosting.cluster) {
+	if !attended(hosting.cluster) {
 		_, note = p.wait(hosting)
 	}
 	p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed,
@@ -109,7 +110,10 @@ func (p *planner) wait(s side) (gaveUp bool, note string) {
 	if d.passed(p.Now) {
 		return true, ""
 	}
-	if !available(s.cluster) {
+	switch {
+	case managedcluster.Denied(s.cluster):
+		note = fmt.Sprintf("; cluster %s is denied", s.namespace)
+	case !available(s.cluster):
 		note = fmt.Sprintf("; cluster %s is not available", s.namespace)
 	}
 	return false, note + p.until(d)
@@ -157,18 +161,48 @@ func (p *planner) given() (d deadline, set bool) {
 }
 
 // deadline returns when a removal stops waiting for the cluster: as the annotation sets it, or else hookTimeout after the cluster was
-// last available.
+// last attended.
 func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	d, set := p.given()
-	if set || available(cluster) {
+	if set || attended(cluster) {
 		return d
 	}
 	since := p.Installation.AddOn.DeletionTimestamp.Time
-	if c := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable); c != nil &&
-		c.LastTransitionTime.After(since) {
-		since = c.LastTransitionTime.Time
+	if lost := p.unattendedSince(cluster); lost.After(since) {
+		since = lost
 	}
 	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}
+}
+
+// attended reports whether the agent of a cluster works, and gets new works. A denial alone leaves a cluster available.
+func attended(cluster *clusterv1.ManagedCluster) bool {
+	return available(cluster) && !managedcluster.Denied(cluster)
+}
+
+// unattendedSince returns when a cluster that is not attended last was; a zero time if it is not known.
+func (p *planner) unattendedSince(cluster *clusterv1.ManagedCluster) (since time.Time) {
+	if !available(cluster) {
+		since = transition(cluster, fleet.ConditionClusterAvailable)
+	}
+	if !managedcluster.Denied(cluster) {
+		return since
+	}
+	denied := transition(cluster, fleet.ConditionHubAccepted)
+	if meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted) {
+		denied = p.Now // the hub has not noticed yet
+	}
+	if available(cluster) || denied.Before(since) {
+		return denied
+	}
+	return since
+}
+
+// transition returns when a condition of a cluster got its status; a zero time if there is no condition.
+func transition(cluster *clusterv1.ManagedCluster, condition string) time.Time {
+	if c := meta.FindStatusCondition(cluster.Status.Conditions, condition); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // timeout returns the value of the annotation of the add-on, or else of its ClusterManagementAddOn.
