@@ -70,11 +70,13 @@ var ways = map[string]map[string][]string{
 			"addon/internal/workload.TestHookTimeout",
 			"addon/internal/workload.TestHooksOfADeniedClusterEnd",
 			"addon/internal/workload.TestHostedRemoval",
+			"addon/internal/workload.TestHostedRemovalFromADeniedCluster",
 		},
 		"the cluster is cut off": {
 			"addon/internal/workload.TestHooksOfADeniedCluster",
 			"addon/internal/workload.TestHooksWithoutCluster",
 			"addon/internal/workload.TestHostingClusterIsGone",
+			"addon/internal/workload.TestHostedCleanupOfADeniedCluster",
 		},
 		"other add-ons need it": {"addon/internal/workload.TestHooks", "addon/internal/installation.TestDependencies"},
 		"the namespace is being deleted": {

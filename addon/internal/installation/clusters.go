@@ -49,7 +49,7 @@ func (c *Controller) ofCluster() handler.EventHandler {
 				}
 			}
 			if available(before) != available(after) || managedcluster.ActedOn(before) != managedcluster.ActedOn(after) ||
-				before.Status.Version != after.Status.Version {
+				managedcluster.CutOff(before) != managedcluster.CutOff(after) || before.Status.Version != after.Status.Version {
 				add(q, c.hosted.by(after.Name))
 			}
 		},
@@ -71,7 +71,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if c.depends(ctx, addOn, agent.Options().Health.Mode, available(before), available(after)) {
 		return true
 	}
-	if managedcluster.Denied(before) != managedcluster.Denied(after) {
+	if managedcluster.Denied(before) != managedcluster.Denied(after) || managedcluster.CutOff(before) != managedcluster.CutOff(after) {
 		return true
 	}
 	if catalogue.Installation(agent, before, addOn).HostingCluster != catalogue.Installation(agent, after, addOn).HostingCluster {

@@ -135,6 +135,27 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
+// AF-15: a removal that waits for a denied cluster goes on when that is cut off, whether the add-on looks at labels or not.
+func TestDeniedClusterIsCutOff(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"c1", "host"} {
+		h, queue := newHub(t, installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+			a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
+		}), cluster("c1")), newQueue(t)
+		h.agent.options.HostingCluster = addon.AnnotatedHostingCluster
+		h.agent.options.RedeployOn = func(_, _ *clusterv1.ManagedCluster) bool { return false }
+		h.reconcile(t)
+		denied := cluster(name)
+		denied.Spec.HubAcceptsClient = false
+		cutOff := denied.DeepCopy()
+		cutOff.Labels = map[string]string{fleet.LabelCutOff: fleet.LabelTrue}
+		h.controller.ofCluster().Update(t.Context(), event.UpdateEvent{ObjectOld: denied, ObjectNew: cutOff}, queue)
+		if queue.Len() != 1 {
+			t.Errorf("%s: %d add-ons are asked for, want 1", name, queue.Len())
+		}
+	}
+}
+
 // AF-14: whether a cluster is available brings back only the add-ons of which something else is to be said then.
 func TestAvailability(t *testing.T) {
 	t.Parallel()

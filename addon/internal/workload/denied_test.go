@@ -32,9 +32,98 @@ func TestHostingClusterHasToBeAccepted(t *testing.T) {
 			h.Hosting = host
 			h.reconcile()
 			h.expectWrites("create cluster1/addon-hello-deploy-0")
+			h.expectFinalizers()
 			h.expectCondition("HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
+			h.expectNoCondition("HostingManifestApplied") // with it, the add-on would count as deployed
 		})
 	}
+}
+
+// "Other works stay": a hosting cluster that is not accepted, even for a moment, keeps what it has of add-ons of other clusters, and gets
+// nothing new.
+func TestHostingClusterIsDenied(t *testing.T) {
+	t.Parallel()
+	for name, host := range notAccepted() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := hostedWithHook(t)
+			h.Hosting = host
+			h.Workload.Objects[0] = annotated(configMap("a", 2), at, "hosting")
+			h.reconcile()
+			h.expectWrites()
+			h.expectFinalizers(fleet.FinalizerHostingAddOnPreDelete, fleet.FinalizerHostingManifestsCleanup)
+			h.expectCondition("HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid", "is not accepted")
+			h.expectCondition("HostingManifestApplied", metav1.ConditionFalse, "ManifestWorkApplyFailed", "Cluster host is not accepted")
+			h.Hosting = cluster("host", metav1.ConditionTrue)
+			h.reconcile()
+			h.expectWrites("update host/addon-hello-deploy-hosting-cluster1-0")
+			h.expectCondition("HostingClusterValidity", metav1.ConditionTrue, "HostingClusterValid")
+		})
+	}
+}
+
+// notAccepted are hosting clusters that were accepted before.
+func notAccepted() map[string]*clusterv1.ManagedCluster {
+	again := denied(cluster("host", metav1.ConditionTrue))
+	again.Spec.HubAcceptsClient = true
+	cutOff := denied(cluster("host", metav1.ConditionTrue))
+	cutOff.Labels = map[string]string{fleet.LabelCutOff: fleet.LabelTrue}
+	undecided := cluster("host", metav1.ConditionTrue)
+	undecided.Spec.HubAcceptsClient, undecided.Status.Conditions = false, nil
+	return map[string]*clusterv1.ManagedCluster{
+		"denied":                             denied(cluster("host", metav1.ConditionTrue)),
+		"cut off":                            cutOff,
+		"accepted again, but not set up yet": again,
+		"imported again":                     undecided,
+	}
+}
+
+// hostedWithHook is an add-on that is deployed on a hosting cluster, on which it has a hook, too.
+func hostedWithHook(t *testing.T) *hub {
+	h := newHub(t, annotated(configMap("a", 1), at, "hosting"), annotated(hookJob("bye"), at, "hosting")).hosted()
+	h.reconcile()
+	h.agents(nil)
+	h.reconcile()
+	h.expectCondition("HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	return h
+}
+
+// The hooks on a denied hosting cluster, and what is to be deleted there, are waited for as on one that is not available.
+func TestHostedRemovalFromADeniedCluster(t *testing.T) {
+	t.Parallel()
+	h := hostedWithHook(t)
+	h.Hosting = denied(cluster("host", metav1.ConditionTrue))
+	h.removed()
+	h.reconcile()
+	h.expectWrites()
+	h.expectFinalizers(fleet.FinalizerHostingAddOnPreDelete, fleet.FinalizerHostingManifestsCleanup)
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "Job ns/bye on cluster host",
+		"cluster host is denied")
+	if h.plan.RequeueAfter != hookTimeout {
+		t.Errorf("it comes back after %s", h.plan.RequeueAfter)
+	}
+	h.Now = h.Now.Add(hookTimeout)
+	h.reconcile()
+	h.expectWrites("delete host/addon-hello-deploy-hosting-cluster1-0")
+	h.expectFinalizers()
+}
+
+// The agent of a denied hosting cluster may still clean up, and that of one that is cut off may not.
+func TestHostedCleanupOfADeniedCluster(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, annotated(configMap("a", 1), at, "hosting")).hosted()
+	h.reconcile()
+	h.agents(nil)
+	h.Hosting = denied(cluster("host", metav1.ConditionTrue))
+	h.removed()
+	h.reconcile()
+	h.expectWrites("delete host/addon-hello-deploy-hosting-cluster1-0")
+	h.expectFinalizers(fleet.FinalizerHostingManifestsCleanup)
+	h.expectCondition("HostingManifestApplied", metav1.ConditionFalse, "AddonManifestAppliedFailed", "cluster host is denied")
+	h.Hosting.Labels = map[string]string{fleet.LabelCutOff: fleet.LabelTrue}
+	h.reconcile()
+	h.expectWrites()
+	h.expectFinalizers()
 }
 
 // "No new works are admitted for a cluster that is denied; add-ons handle the refusal as a wait": none are written, and it is said why.

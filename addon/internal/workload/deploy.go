@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// deployTo plans the works for the objects of a side. A cluster that is being deleted or was denied gets nothing new.
+// deployTo plans the works for the objects of a side. A cluster that is being deleted or is not to have anything new keeps
+// what it has.
 func (p *planner) deployTo(s side) error {
 	works := p.worksAt(s)
 	switch {
@@ -28,9 +28,9 @@ func (p *planner) deployTo(s side) error {
 		return nil //nolint:nilerr // the condition has it
 	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
 		return nil
-	case managedcluster.Denied(s.cluster):
+	case !s.takesNew():
 		p.Conditions = append(p.Conditions, falseCondition(s.condition, fleet.ReasonManifestWorkApplyFailed,
-			fmt.Sprintf("Cluster %s is denied; once it is accepted again, the add-on is deployed there", s.namespace)))
+			fmt.Sprintf("Cluster %s is not accepted; once it is accepted again, the add-on is deployed there", s.namespace)))
 		return nil
 	}
 	hashes, err := config.Annotation(p.Installation.AddOn.Status.ConfigReferences)

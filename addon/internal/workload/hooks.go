@@ -95,7 +95,7 @@ func (p *planner) hooks(s side) run {
 	if len(hooks) == 0 {
 		return run{done: true}
 	}
-	if managedcluster.Denied(s.cluster) {
+	if !s.takesNew() {
 		return run{message: fmt.Sprintf("%s on cluster %s: to be started when the cluster is accepted again", names(hooks), s.namespace)}
 	}
 	p.Create = append(p.Create, p.hookWork(s, hooks))

@@ -144,7 +144,7 @@ func (p *planner) deploy() error {
 		p.RemoveConditions = append(p.RemoveConditions, fleet.ConditionHostingManifestApplied, fleet.ConditionHostingClusterValidity)
 	} else {
 		p.Conditions = append(p.Conditions, p.validity())
-		if hosting.cluster == nil {
+		if hosting.cluster == nil || !hosting.takesNew() && len(p.worksAt(hosting)) == 0 {
 			p.RemoveConditions = append(p.RemoveConditions, fleet.ConditionHostingManifestApplied)
 		} else if err := p.deployTo(hosting); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (p *planner) deploy() error {
 }
 
 // tidy deletes works that are no longer needed: hooks of a previous add-on of the same name, and works on a former hosting cluster. The
-// latter stay while the desired state is unknown, unless their cluster is being deleted.
+// latter stay while the desired state is unknown, unless the present hosting cluster is gone or being deleted.
 func (p *planner) tidy(hosting side) {
 	gone := p.hosted() && hosting.cluster == nil
 	for _, w := range p.works {
@@ -170,18 +170,16 @@ func (p *planner) tidy(hosting side) {
 // desiredFinalizers returns the finalizers of an add-on that is not being deleted.
 func (p *planner) desiredFinalizers(managed, hosting side) (desired []string) {
 	if p.Workload == nil {
-		for _, f := range finalizers {
-			if f.isOn(p.Installation.AddOn) {
-				desired = append(desired, f.name)
-			}
-		}
-		return desired
+		return p.kept(finalizers)
 	}
 	if len(p.at(managed, true)) > 0 {
 		desired = append(desired, fleet.FinalizerAddOnPreDelete)
 	}
 	if hosting.cluster == nil {
 		return desired
+	}
+	if !hosting.takesNew() {
+		return append(desired, p.kept(finalizers[1:])...)
 	}
 	if len(p.at(hosting, true)) > 0 {
 		desired = append(desired, fleet.FinalizerHostingAddOnPreDelete)
@@ -203,6 +201,16 @@ var finalizers = []finalizer{
 
 func (f finalizer) isOn(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return slices.Contains(addOn.Finalizers, f.name) || slices.Contains(addOn.Finalizers, f.deprecated)
+}
+
+// kept returns those of the finalizers that the add-on has, under their present names.
+func (p *planner) kept(of []finalizer) (names []string) {
+	for _, f := range of {
+		if f.isOn(p.Installation.AddOn) {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 // present returns the finalizers of the add-on, out of those in Plan.Finalizers.

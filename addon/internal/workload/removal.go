@@ -83,7 +83,7 @@ func (p *planner) leaveHosting(hosting side) {
 			p.Delete = append(p.Delete, w.ManifestWork)
 		}
 	}
-	if !remaining || !finalizers[2].isOn(p.Installation.AddOn) || !attended(hosting.cluster) && p.deadline(hosting.cluster).passed(p.Now) {
+	if !remaining || !finalizers[2].isOn(p.Installation.AddOn) || p.isLost(hosting.cluster) {
 		return
 	}
 	p.keepCleanup()
@@ -93,6 +93,11 @@ func (p *planner) leaveHosting(hosting side) {
 	}
 	p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed,
 		fmt.Sprintf("What the add-on has on the hosting cluster %s is being deleted%s", hosting.namespace, note)))
+}
+
+// isLost reports whether nobody cleans up a cluster any more, or not in time.
+func (p *planner) isLost(cluster *clusterv1.ManagedCluster) bool {
+	return managedcluster.CutOff(cluster) || !attended(cluster) && p.deadline(cluster).passed(p.Now)
 }
 
 // keepCleanup keeps the finalizer for the hosting cluster, under the name that the add-on has it.

@@ -16,7 +16,7 @@ type side struct {
 	hosting bool
 	// namespace of the cluster on the hub: the cluster's name.
 	namespace string
-	// cluster is nil if there is none to deploy to.
+	// cluster is nil if there is none, or, of a hosting cluster, while it is being deleted.
 	cluster *clusterv1.ManagedCluster
 	// condition is the type of the condition that reports whether the objects are applied.
 	condition string
@@ -31,17 +31,25 @@ func (p *planner) managedSide() side {
 	}
 }
 
-// hostingSide has no cluster while the hosting cluster is being deleted, because new objects would be left behind there, or while it is
-// not accepted: an add-on may name any cluster, and the works go to the namespace of that name.
+// hostingSide has no cluster while the hosting cluster is being deleted, because new objects would be left behind there.
 func (p *planner) hostingSide() side {
 	s := side{hosting: true, condition: fleet.ConditionHostingManifestApplied, preDelete: finalizers[1]}
 	if p.hosted() {
 		s.namespace = p.Installation.HostingCluster
-		if p.Hosting != nil && managedcluster.ActedOn(p.Hosting) {
+		if p.Hosting != nil && p.Hosting.DeletionTimestamp.IsZero() {
 			s.cluster = p.Hosting
 		}
 	}
 	return s
+}
+
+// takesNew reports whether the cluster of a side, which has one, gets new objects; otherwise it keeps those that it has. A hosting cluster
+// has to be accepted: an add-on may name any cluster, and the works go to the namespace of that name.
+func (s side) takesNew() bool {
+	if s.hosting {
+		return managedcluster.Accepted(s.cluster)
+	}
+	return !managedcluster.Denied(s.cluster)
 }
 
 // hosted reports whether the agent of the add-on runs on another cluster.
