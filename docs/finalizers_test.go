@@ -83,8 +83,12 @@ var ways = map[string]map[string][]string{
 			"addon/internal/workload.TestHooksInANamespaceThatGoes",
 			"addon/internal/installation.TestRemovalInANamespaceThatGoes",
 		},
-		"the ClusterManagementAddOn was": {"internal/hub/addon/owner.TestOwner", "test/integration/addons.TestAddOnDeletionOrders"},
-		"no manager runs":                {"internal/hub/addon/progress.TestDeletionWithoutManager"},
+		"the ClusterManagementAddOn was": {
+			"internal/hub/addon/owner.TestOwner",
+			"test/integration/addons.TestAddOnDeletionOrders",
+			"test/integration/addons.TestAddOnHooksWithoutCatalogue",
+		},
+		"no manager runs": {"internal/hub/addon/progress.TestDeletionWithoutManager"},
 	},
 	"ClusterManager and Klusterlet": {
 		"objects of the hub do not go":    {"internal/operator/clustermanager.TestRemaining", "test/integration/install.TestClusterManager"},

@@ -266,8 +266,11 @@ func TestHookTimeout(t *testing.T) {
 	timeout := func(value string) map[string]string {
 		return map[string]string{fleet.AnnotationPreDeleteTimeout: value}
 	}
+	byDefault := func(value string) map[string]string {
+		return map[string]string{fleet.AnnotationDefaultPreDeleteTimeout: value}
+	}
 	for name, test := range map[string]struct {
-		addOn, cma map[string]string
+		addOn, cma map[string]string // cma is nil if there is none
 		available  metav1.ConditionStatus
 		want       time.Duration // 0: never
 		says       string
@@ -279,6 +282,9 @@ func TestHookTimeout(t *testing.T) {
 		"the add-on says":              {addOn: timeout("1m"), cma: timeout("1h"), available: metav1.ConditionTrue, want: time.Minute},
 		"the add-on says: hookTimeout": {addOn: timeout("1h"), available: metav1.ConditionUnknown, want: time.Hour},
 		"the catalogue says":           {cma: timeout("30s"), available: metav1.ConditionUnknown, want: 30 * time.Second},
+		"the catalogue said":           {addOn: byDefault("30s"), available: metav1.ConditionTrue, want: 30 * time.Second},
+		"the catalogue says otherwise": {addOn: byDefault("1h"), cma: timeout("30s"), available: metav1.ConditionTrue, want: 30 * time.Second},
+		"the catalogue says no more":   {addOn: byDefault("1h"), cma: map[string]string{}, available: metav1.ConditionTrue},
 		"nonsense": {addOn: timeout("soon"), available: metav1.ConditionTrue,
 			says: `capstan.io/pre-delete-timeout="soon" is no duration`},
 		"less than nothing": {addOn: timeout("-1s"), available: metav1.ConditionUnknown, want: 10 * time.Minute,
@@ -289,7 +295,9 @@ func TestHookTimeout(t *testing.T) {
 			h := newHub(t, hookJob("bye"))
 			h.reconcile()
 			h.Installation.AddOn.Annotations = test.addOn
-			h.CMA = &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: test.cma}}
+			if test.cma != nil {
+				h.CMA = &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Annotations: test.cma}}
+			}
 			h.Installation.Cluster = cluster("cluster1", test.available)
 			h.removed()
 			h.reconcile()

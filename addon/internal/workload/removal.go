@@ -210,11 +210,15 @@ func transition(cluster *clusterv1.ManagedCluster, condition string) time.Time {
 	return time.Time{}
 }
 
-// timeout returns the value of the annotation of the add-on, or else of its ClusterManagementAddOn.
+// timeout returns the value of the annotation of the add-on, or else of its ClusterManagementAddOn. Once that is deleted, the value that
+// it had counts.
 func (p *planner) timeout() (timeout time.Duration, set bool, invalid string) {
 	value, ok := p.Installation.AddOn.Annotations[fleet.AnnotationPreDeleteTimeout]
-	if !ok && p.CMA != nil {
+	switch {
+	case !ok && p.CMA != nil:
 		value, ok = p.CMA.Annotations[fleet.AnnotationPreDeleteTimeout]
+	case !ok:
+		value, ok = p.Installation.AddOn.Annotations[fleet.AnnotationDefaultPreDeleteTimeout]
 	}
 	if !ok {
 		return 0, false, ""

@@ -168,6 +168,9 @@ const (
 	// removal waits for its pre-delete hooks, such as 30m; then it goes on without them. It is an extension; without it, hooks
 	// are waited for as long as their cluster is available, and 10 minutes when it is not.
 	AnnotationPreDeleteTimeout = "capstan.io/pre-delete-timeout"
+	// AnnotationDefaultPreDeleteTimeout on a ManagedClusterAddOn is AnnotationPreDeleteTimeout of its ClusterManagementAddOn, for when that
+	// is deleted first. The hub sets it. It is an extension.
+	AnnotationDefaultPreDeleteTimeout = "capstan.io/default-pre-delete-timeout"
 	// AnnotationHubHash on the Secret of an add-on, or on the service account of a ManagedServiceAccount, is HubHash of the hub that it is
 	// for. It is an extension.
 	AnnotationHubHash = "capstan.io/hub-hash"

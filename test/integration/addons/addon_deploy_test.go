@@ -261,6 +261,34 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	framework.AwaitGone(t, m, engineConfigMap(ns, "goes", ""))
 }
 
+// Gap A6: the time limit of a ClusterManagementAddOn holds, too, when that is what is deleted.
+func TestAddOnHooksWithoutCatalogue(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "deploy-limit", "deploy-limit"
+	env.Join(t, framework.Hub, framework.Managed, cluster)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	ns := framework.Namespace(t, m, cluster)
+	runEngine(t, newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "bad", true)))
+	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	framework.MergePatch(t, h, entry, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1s"}}}`, hookTimeout))
+	addOn := installEngine(t, cluster, name)
+	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := h.Get(ctx, client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			return err
+		}
+		if len(addOn.OwnerReferences) == 0 || addOn.Annotations["capstan.io/default-pre-delete-timeout"] != "1s" {
+			return fmt.Errorf("owners %v, annotations %v", addOn.OwnerReferences, addOn.Annotations)
+		}
+		return nil
+	})
+	if err := h.Delete(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, h, addOn)
+	framework.AwaitGone(t, m, engineConfigMap(ns, "goes", ""))
+}
+
 // AM-02, AF-15, A5: whatever is deleted first, the hooks run and nothing remains.
 func TestAddOnDeletionOrders(t *testing.T) {
 	t.Parallel()

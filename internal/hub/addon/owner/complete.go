@@ -21,6 +21,7 @@ const sharedPrefix = "addon.open-cluster-management.io"
 func Complete(addOn *addonv1beta1.ManagedClusterAddOn, entry *addonv1beta1.ClusterManagementAddOn, cluster *clusterv1.ManagedCluster) {
 	addOn.OwnerReferences = owned(addOn.OwnerReferences, entry)
 	set(addOn, fleet.AnnotationDependsOn, entry.Annotations[fleet.AnnotationDependsOn])
+	set(addOn, fleet.AnnotationDefaultPreDeleteTimeout, entry.Annotations[fleet.AnnotationPreDeleteTimeout])
 	if cluster != nil {
 		copyAnnotations(addOn, shared(cluster))
 	}

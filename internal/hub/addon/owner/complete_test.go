@@ -47,6 +47,7 @@ func TestAnnotations(t *testing.T) {
 	t.Parallel()
 	const hosting, values = "addon.open-cluster-management.io/hosting-cluster-name", "addon.open-cluster-management.io/values"
 	const needs, by, from = "capstan.io/depends-on", "capstan.io/installed-by", "capstan.io/annotations-from-cluster"
+	const timeout, byDefault = "capstan.io/pre-delete-timeout", "capstan.io/default-pre-delete-timeout"
 	type texts = map[string]string
 	for name, test := range map[string]struct{ before, cluster, entry, after texts }{
 		"nothing": {nil, nil, nil, nil},
@@ -55,7 +56,9 @@ func TestAnnotations(t *testing.T) {
 			texts{hosting: "i", from: hosting, values: "own"}},
 		"no longer": {texts{hosting: "h", needs: "b", from: hosting + "," + values, values: "v"}, texts{values: "v"}, nil,
 			texts{values: "v", from: values}},
-		"by hand": {texts{hosting: "own"}, texts{hosting: "h"}, nil, texts{hosting: "own"}},
+		"time limit":           {texts{timeout: "1h", byDefault: "5m"}, nil, texts{timeout: "1m"}, texts{timeout: "1h", byDefault: "1m"}},
+		"time limit no longer": {texts{timeout: "1h", byDefault: "5m"}, nil, nil, texts{timeout: "1h"}},
+		"by hand":              {texts{hosting: "own"}, texts{hosting: "h"}, nil, texts{hosting: "own"}},
 		"by strategy": {
 			texts{hosting: "own", by: "install-strategy"}, texts{hosting: "h", values: "v"}, nil,
 			texts{hosting: "h", values: "v", by: "install-strategy", from: hosting + "," + values},
