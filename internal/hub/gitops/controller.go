@@ -173,8 +173,8 @@ func checkRef(g *appsv1beta1.GitOpsCluster) *obstacleError {
 
 // clusters are those to register with the Argo CD. Without the Placement, these are none, and before it has decided, none are known.
 func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) (names []string, err error) {
-	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.PlacementRef.Name}
-	if err := c.c.Get(ctx, key, &clusterv1beta1.Placement{}); apierrors.IsNotFound(err) {
+	key, placement := client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.PlacementRef.Name}, &clusterv1beta1.Placement{}
+	if err := c.c.Get(ctx, key, placement); apierrors.IsNotFound(err) {
 		r.placement = obstacle(reasonPlacementNotFound, "There is no Placement %s in namespace %s", key.Name, key.Namespace)
 		return nil, nil
 	} else if err != nil {
@@ -184,8 +184,8 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	if err != nil {
 		return nil, err
 	}
-	if len(decisions) == 0 { // one that selects no cluster has a PlacementDecision, too
-		r.placement = obstacle(reasonPlacementNotDecided, "Placement %s has no PlacementDecision yet; its conditions say why, if that lasts", key)
+	if !selected.Decided(placement, decisions) {
+		r.placement = obstacle(reasonPlacementNotDecided, "Placement %s has not been decided on yet; its conditions say why, if that lasts", key)
 		return nil, nil
 	}
 	for _, namespace := range []string{argoNamespace(g), g.Namespace} {

@@ -100,6 +100,7 @@ func bound(namespace string) *clusterv1beta2.ManagedClusterSetBinding {
 func decided(namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
 	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-decision-1",
 		Labels: map[string]string{fleet.LabelPlacement: "web"}}}
+	d.Status.Decisions = []clusterv1beta1.ClusterDecision{}
 	for _, cluster := range clusters {
 		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
 	}
@@ -542,6 +543,12 @@ func TestPlacementHasNotDecided(t *testing.T) {
 	f.apply(f.Delete(t.Context(), decided(argo)))
 	expectFailure(t, f.reconcile(argo), "PlacementNotDecided")
 	f.expectSecrets("c1-argo-cluster-secret")
+	unwritten := decided(argo)
+	unwritten.Status = clusterv1beta1.PlacementDecisionStatus{}
+	f.apply(f.Create(t.Context(), unwritten))
+	expectFailure(t, f.reconcile(argo), "PlacementNotDecided")
+	f.expectSecrets("c1-argo-cluster-secret")
+	f.apply(f.Delete(t.Context(), decided(argo)))
 	f.apply(f.Delete(t.Context(), bound(argo)))
 	f.reconcile(argo)
 	f.expectSecrets() // what is taken away is not kept

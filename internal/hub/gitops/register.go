@@ -72,7 +72,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1beta1.GitOpsCluster{}, debounce.ByName(eventDelay, func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return c.withAbsences(ctx)
 		}), builder.WithPredicates(predicates.Generation())).
-		Watches(&clusterv1beta1.Placement{}, debounce.ByName(eventDelay, c.find(refersTo)), builder.WithPredicates(predicates.Generation())).
+		Watches(&clusterv1beta1.Placement{}, debounce.ByName(eventDelay, c.find(refersTo)), builder.WithPredicates(selected.PlacementChanged())).
 		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(eventDelay, c.ofDecision)).
 		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, all, builder.WithPredicates(predicates.Generation())).

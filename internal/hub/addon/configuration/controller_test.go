@@ -125,6 +125,7 @@ func newHub(t *testing.T, strategy clusterv1alpha1.RolloutStrategy, clusters ...
 }
 
 func decided(clusters ...string) (status clusterv1beta1.PlacementDecisionStatus) {
+	status.Decisions = []clusterv1beta1.ClusterDecision{}
 	for _, cluster := range clusters {
 		status.Decisions = append(status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
 	}

@@ -24,8 +24,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/addon/hashes"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -47,7 +47,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, handler.EnqueueRequestsFromMapFunc(lookup.EntryOf), builder.WithPredicates(madeByHand())).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicates.Generation())).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(selected.PlacementChanged())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		WatchesRawSource(known.Source()).
 		Watches(definitions(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, definition client.Object) []reconcile.Request {

@@ -33,7 +33,6 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
-	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	controllerretry "github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
@@ -76,7 +75,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-install").
 		For(&addonv1beta1.ClusterManagementAddOn{}, builder.WithPredicates(lookup.EntryChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(lookup.EntryOf), builder.WithPredicates(cameOrWent())).
-		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(predicates.Generation())).
+		Watches(&clusterv1beta1.Placement{}, lookup.Later(lookup.OfPlacement(c.client)), builder.WithPredicates(selected.PlacementChanged())).
 		Watches(&clusterv1beta1.PlacementDecision{}, lookup.LaterByLabels(lookup.OfDecision(c.client))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: controllerretry.Limiter()})
 	return lookup.WatchClusters(b, c.client, o.TrustDecisions).Complete(controllerretry.Conflicts(c))

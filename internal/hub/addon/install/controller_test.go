@@ -81,13 +81,20 @@ func cluster(name string, edits ...func(*clusterv1.ManagedCluster)) *clusterv1.M
 // decide has the placement select these clusters.
 func (h *hub) decide(t *testing.T, clusters ...string) {
 	t.Helper()
+	status := clusterv1beta1.PlacementDecisionStatus{Decisions: []clusterv1beta1.ClusterDecision{}}
+	for _, cluster := range clusters {
+		status.Decisions = append(status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
+	}
+	h.replaceDecision(t, status)
+}
+
+// replaceDecision deletes the decision of the placement and creates it again.
+func (h *hub) replaceDecision(t *testing.T, status clusterv1beta1.PlacementDecisionStatus) {
+	t.Helper()
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-1",
-		Labels: map[string]string{fleet.LabelPlacement: "p"}}}
+		Labels: map[string]string{fleet.LabelPlacement: "p"}}, Status: status}
 	if err := client.IgnoreNotFound(h.Delete(t.Context(), decision.DeepCopy())); err != nil {
 		t.Fatal(err)
-	}
-	for _, cluster := range clusters {
-		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
 	}
 	if err := h.Create(t.Context(), decision); err != nil {
 		t.Fatal(err)
@@ -143,6 +150,11 @@ func TestInstall(t *testing.T) {
 	h.decide(t, "c1", "c2", "manual")
 	h.reconcile(t)
 	h.wantInstalled(t, "selected", "c1 c2 manual")
+	h.replaceDecision(t, clusterv1beta1.PlacementDecisionStatus{})
+	h.reconcile(t)
+	h.clock.Step(time.Minute)
+	h.reconcile(t)
+	h.wantInstalled(t, "the decision is not written yet", "c1 c2 manual")
 	h.decide(t, "c1")
 	if wait := h.reconcile(t); wait != time.Second {
 		t.Errorf("again in %s", wait)
@@ -160,6 +172,14 @@ func TestInstall(t *testing.T) {
 	h.clock.Step(time.Minute)
 	h.reconcile(t)
 	h.wantInstalled(t, "the placement is gone", "c1 manual")
+	if err := h.Create(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
+		t.Fatal(err)
+	}
+	h.decide(t)
+	h.reconcile(t)
+	h.clock.Step(time.Second)
+	h.reconcile(t)
+	h.wantInstalled(t, "nothing is selected", "manual")
 }
 
 // AM-07: what is installed says at once which configurations it is to have, those of the last placement that selects the cluster; and

@@ -61,8 +61,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
-	if len(decisions.Items) == 0 {
-		// A scheduler writes a decision even if it selects nothing.
+	if !selected.Decided(found, decisions.Items) {
 		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
 		return nil
 	}

@@ -398,19 +398,27 @@ func TestUnknownDecisions(t *testing.T) {
 	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementVerified", metav1.ConditionTrue, "AsExpected")
+	const stays = "until then its works stay as they are, as do those of placements that have left the set or select no cluster"
+	expectUndecided := func(when string) {
+		t.Helper()
+		h.clock.Step(time.Hour)
+		h.reconcile(t)
+		h.clock.Step(time.Hour)
+		h.reconcile(t)
+		h.expectClusters(t, "c1")
+		if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty"); !strings.Contains(message,
+			"Placement p has not been decided on yet; "+stays) {
+			t.Errorf("%s: message %q", when, message)
+		}
+	}
 	if err := h.Delete(t.Context(), decision("p", 1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	h.clock.Step(time.Hour)
-	h.reconcile(t)
-	h.clock.Step(time.Hour)
-	h.reconcile(t)
-	h.expectClusters(t, "c1")
-	const stays = "until then its works stay as they are, as do those of placements that have left the set or select no cluster"
-	if message := h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty"); !strings.Contains(message,
-		"Placement p has not been decided on yet; "+stays) {
-		t.Errorf("message %q", message)
-	}
+	expectUndecided("no decision")
+	unwritten := decision("p", 1, 0)
+	unwritten.Status = clusterv1beta1.PlacementDecisionStatus{}
+	h.create(t, unwritten)
+	expectUndecided("without status")
 	if err := h.Delete(t.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}); err != nil {
 		t.Fatal(err)
 	}

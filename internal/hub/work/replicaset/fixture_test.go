@@ -276,6 +276,7 @@ func decision(placement string, n, group int, clusters ...string) *clusterv1beta
 		Labels: map[string]string{fleet.LabelPlacement: fleet.LabelValue(placement), fleet.LabelDecisionGroupIndex: fmt.Sprint(group),
 			fleet.LabelDecisionGroupName: ""},
 	}}
+	d.Status.Decisions = []clusterv1beta1.ClusterDecision{}
 	for _, cluster := range clusters {
 		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
 	}

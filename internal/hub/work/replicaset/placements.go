@@ -10,6 +10,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -47,8 +48,8 @@ func (c *Controller) readPlacements(ctx context.Context, s *snapshot) error {
 
 func (c *Controller) readDecisions(ctx context.Context, namespace string, p *placement) error {
 	key := client.ObjectKey{Namespace: namespace, Name: p.Name}
-	spec := &clusterv1beta1.Placement{}
-	if err := c.client.Get(ctx, key, spec, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+	found := &clusterv1beta1.Placement{}
+	if err := c.client.Get(ctx, key, found, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		p.reason = fleet.ReasonPlacementDecisionNotFound
 		p.message = fmt.Sprintf("Placement %s does not exist in namespace %s: create it, or correct spec.placementRefs; until then %s",
 			p.Name, namespace, whatStays)
@@ -56,15 +57,14 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	} else if err != nil {
 		return fmt.Errorf("get Placement %s: %w", key, err)
 	}
-	p.desired = int(ptr.Deref(spec.Spec.NumberOfClusters, 0))
+	p.desired = int(ptr.Deref(found.Spec.NumberOfClusters, 0))
 	decisions := &clusterv1beta1.PlacementDecisionList{}
 	err := c.client.List(ctx, decisions, client.InNamespace(namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
-	if len(decisions.Items) == 0 {
-		// A scheduler writes a decision even if it selects nothing.
+	if !selected.Decided(found, decisions.Items) {
 		p.reason = fleet.ReasonPlacementDecisionEmpty
 		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then %s", p.Name, whatStays)
 		return nil

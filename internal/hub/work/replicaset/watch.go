@@ -62,7 +62,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(updates(matters))).
-		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicates.Generation())).
+		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement),
+			builder.WithPredicates(selected.PlacementChanged())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster), builder.WithPredicates(updates(hasOtherValues))).
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn),
