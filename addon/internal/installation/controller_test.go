@@ -717,6 +717,44 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// Rights that are no longer wanted go, and those that are wanted come, even if others can be neither given nor taken.
+func TestPermissionsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	var permissions []client.Object
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Registration = &addon.Registration{
+		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
+			return permissions, nil
+		},
+	}
+	dropped := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "dropped"}}
+	refused := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "refused"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello"}}
+	permissions = []client.Object{dropped.DeepCopy()}
+	h.reconcile(t)
+	if !h.exists(t, dropped.DeepCopy()) {
+		t.Fatal("the add-on has no rights")
+	}
+	h.refuseBindings = errors.New("refused to create")
+	permissions = []client.Object{refused.DeepCopy(), role.DeepCopy()}
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, h.refuseBindings) {
+		t.Errorf("error %v", err)
+	}
+	if h.exists(t, dropped.DeepCopy()) || !h.exists(t, role.DeepCopy()) {
+		t.Error("a right that is refused keeps the others as they were")
+	}
+	h.refuseBindings = nil
+	h.reconcile(t)
+	h.refuseDelete, permissions = errors.New("refused to delete"), nil
+	_, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	for _, want := range []string{"delete ClusterRole c1-hello", "delete RoleBinding c1/refused"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, not about %q", err, want)
+		}
+	}
+}
+
 // "Rights gone": the agent of an add-on on a denied cluster is as little to be trusted as that of the cluster. It has its rights back with
 // the acceptance of the cluster.
 func TestPermissionsOfADeniedCluster(t *testing.T) {

@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// grant applies the permissions of the add-on, and deletes those that it no longer has.
+// grant applies the permissions of the add-on, and deletes those that it no longer has, even if others cannot be applied.
 func (r *reconciliation) grant(ctx context.Context) error {
 	desired, err := r.permissions(ctx)
 	if err != nil {
@@ -29,13 +30,12 @@ func (r *reconciliation) grant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, permission := range desired {
-		if err := r.apply(ctx, permission, existing[identify(permission)]); err != nil {
-			return err
-		}
+		failed = append(failed, r.apply(ctx, permission, existing[identify(permission)]))
 		delete(existing, identify(permission))
 	}
-	return r.revoke(ctx, existing)
+	return errors.Join(append(failed, r.revoke(ctx, existing))...)
 }
 
 // permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.
@@ -196,15 +196,17 @@ func (c *Controller) withdraw(ctx context.Context, addOn types.NamespacedName) e
 	return c.revoke(ctx, left)
 }
 
+// revoke deletes permissions. One that cannot be deleted does not keep the others.
 func (c *Controller) revoke(ctx context.Context, permissions map[string]client.Object, options ...client.DeleteOption) error {
+	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(permissions)) {
 		uid := permissions[name].GetUID()
 		err := c.client.Delete(ctx, permissions[name], append(options, client.Preconditions{UID: &uid})...)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s: %w", name, err)
+			failed = append(failed, fmt.Errorf("delete %s: %w", name, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // permissionsOf returns the permissions that the manager has applied for an add-on, by their identify.
