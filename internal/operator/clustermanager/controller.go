@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,7 +81,17 @@ func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterMana
 	if err := frame.AddFinalizer(ctx, c.Client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
 		return 0, newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
-	return c.install(ctx, cm)
+	return c.installOrRenew(ctx, cm)
+}
+
+// installOrRenew installs the hub. If that is refused or fails, what is installed is renewed all the same: it is in use.
+func (c *Controller) installOrRenew(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
+	due, err := c.install(ctx, cm)
+	if meta.IsStatusConditionTrue(cm.Status.Conditions, fleet.ConditionApplied) {
+		return due, err
+	}
+	renewal, renewalErr := c.renew(ctx, cm)
+	return retry.Soonest(due, renewal), errors.Join(err, renewalErr)
 }
 
 // sameHub is an older ClusterManager with the same hub, whose objects have the same names; empty if there is none. Hubs in the operator's
@@ -137,7 +148,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
 	r.certificates(p.certificates.Problems)
-	if err := c.checkOwnerOf(ctx, p, hub, access); err != nil {
+	if err := c.checkOwner(ctx, cm, hub); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	due := p.certificates.Due.Sub(c.Clock.Now())

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
@@ -70,14 +71,14 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 		edit      func(*operatorv1.ClusterManager)
 		namespace string // of the operator
 		reason    string // of Applied
-		fails     bool
+		fails     bool   // also if what is installed cannot be renewed
 	}{
 		"an invalid spec": {edit: named("indigo", func(cm *operatorv1.ClusterManager) {
 			cm.Spec.DeployOption.Mode = operatorv1.InstallModeHosted
-		}), reason: fleet.ReasonHubResourceApplyFailed},
+		}), reason: fleet.ReasonHubResourceApplyFailed, fails: true},
 		"a version that is refused": {edit: named("indigo", func(cm *operatorv1.ClusterManager) {
 			cm.Annotations[upgrade.AnnotationVersion] = "v1.4.0"
-		}), reason: frame.ReasonVersionRefused},
+		}), reason: frame.ReasonVersionRefused, fails: true},
 		"a hub that cannot be reached": {edit: named("cluster-manager", hostedAt("hub.example.com"), func(cm *operatorv1.ClusterManager) {
 			cm.Annotations[annotationMode] = string(operatorv1.InstallModeHosted)
 		}), namespace: fleet.NamespaceOperators, reason: fleet.ReasonHubResourceApplyFailed, fails: true},
@@ -99,7 +100,7 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 			c := &Controller{Operator: &frame.Operator{Options: frame.Options{Version: "v1.6.0", Namespace: test.namespace},
 				Client:     fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(stored...).Build(),
 				Secrets:    frame.NewSecrets(t.Context(), clientset.NewClientset().CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil),
-				Management: withoutServer(t)}}
+				Management: withoutServer(t), Elsewhere: remote.New(t.Context(), apply.Options{})}}
 			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 				t.Fatal(err)
 			}

@@ -61,35 +61,48 @@ func (c *Controller) formerServices(ctx context.Context, cm *operatorv1.ClusterM
 	return true, nil
 }
 
-// certificates are those that the hub should have now. What is stored is read from the API server: a cache that does not have a certificate
-// authority yet that was just made would have another one made.
+// certificates are those that the hub should have now.
 func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts.Certificates, error) {
+	var names []string
+	for _, server := range p.servers() {
+		if _, err := c.Secrets.Follow(ctx, server.Secret); err != nil { // users may store their own
+			return nil, err
+		}
+		names = append(names, server.Secret)
+	}
+	stored, err := c.storedCertificates(ctx, p, names)
+	if err != nil {
+		return nil, err
+	}
+	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, p.servers(), stored)
+}
+
+// storedCertificates are what the hub has, with the serving certificates in Secrets of those names. It is read from the API server: a cache
+// that does not have a certificate authority yet that was just made would have another one made.
+func (c *Controller) storedCertificates(ctx context.Context, p planned, names []string) (servingcerts.Stored, error) {
 	stored := servingcerts.Stored{Serving: map[string]*corev1.Secret{}, Own: func(s *corev1.Secret) bool {
 		return s.Labels[fleet.LabelCreatedByClusterManager] == p.Name
 	}}
 	authority, bundle := &corev1.Secret{}, &corev1.ConfigMap{}
 	if found, err := c.getIfExists(ctx, p.namespace, fleet.SecretSigner, authority); err != nil {
-		return nil, err
+		return stored, err
 	} else if found {
 		stored.Authority = authority
 	}
 	if found, err := c.getIfExists(ctx, p.namespace, fleet.ConfigMapCABundle, bundle); err != nil {
-		return nil, err
+		return stored, err
 	} else if found {
 		stored.Bundle = bundle
 	}
-	for _, server := range p.servers() {
-		if _, err := c.Secrets.Follow(ctx, server.Secret); err != nil { // users may store their own
-			return nil, err
-		}
+	for _, name := range names {
 		secret := &corev1.Secret{}
-		if found, err := c.getIfExists(ctx, p.namespace, server.Secret, secret); err != nil {
-			return nil, err
+		if found, err := c.getIfExists(ctx, p.namespace, name, secret); err != nil {
+			return stored, err
 		} else if found {
-			stored.Serving[server.Secret] = secret
+			stored.Serving[name] = secret
 		}
 	}
-	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, p.servers(), stored)
+	return stored, nil
 }
 
 // mayNotExplain reports whether the operator may not keep the certificate under which a hub explains placements. The rule that is missing

@@ -2,14 +2,12 @@ package clustermanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // crdManagedClusters is a definition that each hub has: the ClusterManager that it is part of has the hub.
@@ -55,20 +52,6 @@ func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManag
 			"of another cluster", cm.Name, fleet.SecretExternalHubKubeconfig, other)
 	}
 	return nil
-}
-
-// checkOwnerOf is checkOwner once it is known what there should be. What is installed of a hub that is refused gets certificates and tokens
-// in time all the same: it may be in use.
-func (c *Controller) checkOwnerOf(ctx context.Context, p planned, hub *apply.Cluster, access *rest.Config) error {
-	refused := c.checkOwner(ctx, p.ClusterManager, hub)
-	if refused == nil || p.Annotations[annotationMode] == "" {
-		return refused
-	}
-	renewed := append([]client.Object{p.certificates.Authority, p.certificates.Bundle}, objects(p.certificates.Serving)...)
-	accounts, err := c.RenewedKubeconfigs(ctx, hub, access, p.kubeconfigs())
-	renewed = append(renewed, accounts...)
-	frame.AddLabels(p.labels(), renewed...)
-	return errors.Join(refused, err, c.Management.Apply(ctx, p.Name, renewed...))
 }
 
 // unlessResident is the hub, of which a removal deletes what has the name of the ClusterManager; nil if a ClusterManager in the cluster of

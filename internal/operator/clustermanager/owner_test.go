@@ -3,23 +3,16 @@ package clustermanager
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientset "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,7 +21,6 @@ import (
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // CM-03, CM-20: a hosted hub is on a cluster that is neither that of the operator nor the hub of another ClusterManager, and the removal of
@@ -84,56 +76,6 @@ func TestOwnHub(t *testing.T) {
 	}
 	if hub, err := c.unlessResident(t.Context(), inOwn, c.Management); err != nil || hub != c.Management {
 		t.Errorf("in the mode Default, a removal is about %v, %v", hub, err)
-	}
-}
-
-// CM-03, CM-19: what is installed of a hub that is refused by now has its certificates and tokens renewed, but gets no others, and no token
-// of an account of the same name elsewhere. Of one that is not installed, there is nothing to renew.
-func TestRefusedHubIsRenewed(t *testing.T) {
-	t.Parallel()
-	const known, unknown, former = fleet.ServiceAccountRegistrationController, fleet.ServiceAccountPlacementController,
-		fleet.ServiceAccountAddOnManager
-	account := func(name string) client.Object {
-		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted", Name: name, UID: "now"}}
-	}
-	kubeconfig := func(account, uid string) runtime.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted", Name: accountSecret(account)},
-			Data: map[string][]byte{"serviceaccount_uid": []byte(uid)}}
-	}
-	resident := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "resident"}}
-	for mode, isInstalled := range map[operatorv1.InstallMode]bool{operatorv1.InstallModeHosted: true, "": false} {
-		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hosted",
-			Annotations: map[string]string{annotationMode: string(mode)}}}
-		hostedAt("hub.example.com")(cm)
-		var applied []string
-		management := withoutServer(t)
-		management.Client = fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
-			Apply: func(_ context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-				if o, isNamed := o.(interface{ GetName() string }); isNamed {
-					applied = append(applied, o.GetName())
-				}
-				return nil
-			}}).Build()
-		c := &Controller{Operator: &frame.Operator{Management: management, Client: management.Client,
-			Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
-			Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(kubeconfig(known, "now"), kubeconfig(former, "before")).CoreV1(),
-				rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
-		p := newPlanned(cm, inputs{namespace: "hosted"})
-		var err error
-		if p.certificates, err = c.certificates(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		hub := clusterWith("b", resident.DeepCopy(), account(known), account(unknown), account(former))
-		err = c.checkOwnerOf(t.Context(), p, hub, &rest.Config{Host: "https://hub.example.com"})
-		if err == nil || !strings.Contains(err.Error(), "take its finalizers off and delete it") {
-			t.Errorf("refused: %v", err)
-		}
-		for name, want := range map[string]bool{fleet.SecretSigner: isInstalled, fleet.ConfigMapCABundle: isInstalled,
-			accountSecret(known): isInstalled, accountSecret(unknown): false, accountSecret(former): false} {
-			if slices.Contains(applied, name) != want {
-				t.Errorf("installed: %t, renewed: %v, which has %s: %t", isInstalled, applied, name, !want)
-			}
-		}
 	}
 }
 

@@ -77,27 +77,31 @@ func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, acce
 	return secrets, good, nil
 }
 
-// RenewedKubeconfigs are the Secrets that there are, with new tokens where these are due: without them, what is installed would end. One
-// that is of an account on another cluster, or of a former one, is left out.
-func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, desired []Kubeconfig) (
-	[]client.Object, error,
+// RenewedKubeconfigs are those of the Secrets that there are, with new tokens where these are due, and how long the tokens are good:
+// without them, what is installed would end. A Secret says itself which account it is of. One that is of an account on another cluster, or
+// of a former one, is left out.
+func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, names ...types.NamespacedName) (
+	secrets []client.Object, good time.Duration, err error,
 ) {
 	var there []Kubeconfig
-	for _, kubeconfig := range desired {
-		stored, err := o.Secrets.Get(ctx, kubeconfig.Secret.Namespace, kubeconfig.Secret.Name)
+	for _, name := range names {
+		stored, err := o.Secrets.Get(ctx, name.Namespace, name.Name)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		same, err := remote.Account{Cluster: cluster.Client, Access: access, Name: kubeconfig.Account}.Has(ctx, stored)
+		if stored == nil {
+			continue
+		}
+		account := remote.Account{Cluster: cluster.Client, Access: access, Name: remote.AccountOf(stored)}
+		same, err := account.Has(ctx, stored)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if same {
-			there = append(there, kubeconfig)
+			there = append(there, Kubeconfig{Secret: name, Account: account.Name})
 		}
 	}
-	secrets, _, err := o.Kubeconfigs(ctx, cluster, access, there)
-	return secrets, err
+	return o.Kubeconfigs(ctx, cluster, access, there)
 }
 
 // IsOwn reports whether a cluster is that of the operator. secret is the name of the Secret that leads to it.

@@ -60,7 +60,8 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	}
 	if refused != nil {
 		_ = r.failed(reason, refused)
-		return c.observe(ctx, r, l)
+		due, err := c.observe(ctx, r, l)
+		return due, errors.Join(err, c.renewRefused(ctx, l))
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
@@ -122,7 +123,7 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, bef
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
 	}
-	if err := errors.Join(c.removeHosted(ctx, l), c.checkManaged(ctx, l, p, managed)); err != nil {
+	if err := errors.Join(c.removeHosted(ctx, l), c.checkManaged(ctx, l, managed)); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
 	if err := managed.ApplyCRDs(ctx, sharedInstallation, p.crds); err != nil {

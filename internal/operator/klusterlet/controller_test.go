@@ -3,6 +3,9 @@ package klusterlet
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -28,6 +33,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
@@ -178,36 +184,134 @@ func TestRefusedAgentIsRenewed(t *testing.T) {
 	account := func(name string) client.Object {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.accounts, Name: name, UID: "now"}}
 	}
-	stored := func(name, uid string) runtime.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: name},
-			Data: map[string][]byte{"serviceaccount_uid": []byte(uid)}}
-	}
 	const registration, work = fleet.SecretExternalManagedKubeconfigRegistration, fleet.SecretExternalManagedKubeconfigWork
-	var applied []string
+	management, applied := recordingManagement(t)
+	c := &Controller{Operator: &frame.Operator{Management: management, Client: management.Client,
+		Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
+		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(tokenSecret(l, registration, l.registrationAccount, "now"),
+			tokenSecret(l, work, l.workAccount, "before")).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+	managed := managedCluster{
+		Cluster: &apply.Cluster{Client: clusterWith(namesake("b"), account(l.registrationAccount), account(l.workAccount))},
+		access:  &rest.Config{Host: "https://managed.example.com"}}
+	err := c.checkManaged(t.Context(), l, managed)
+	const advice = "if no operator runs there, take its finalizers off and delete it"
+	if err == nil || !strings.Contains(err.Error(), advice) || !slices.Equal(*applied, []string{registration}) {
+		t.Errorf("renewed: %v (%v)", *applied, err)
+	}
+}
+
+// KL-04, CA-41: a hosted agent that runs keeps its access to the managed cluster whatever its Klusterlet is refused for: its token is
+// renewed, also if the spec has another mode or namespace by now. What is said of the refusal stays. Without an agent, nothing is renewed.
+func TestRefusedKlusterletIsRenewed(t *testing.T) {
+	t.Parallel()
+	const registration = fleet.SecretExternalManagedKubeconfigRegistration
+	for name, test := range map[string]struct {
+		edit   func(*operatorv1.Klusterlet)
+		reason string
+		want   []string
+	}{
+		"a version that is refused": {edit: func(k *operatorv1.Klusterlet) {
+			k.Annotations = map[string]string{upgrade.AnnotationVersion: "v1.4.0"}
+		}, reason: frame.ReasonVersionRefused, want: []string{registration}},
+		"an unknown mode": {edit: func(k *operatorv1.Klusterlet) { k.Spec.DeployOption.Mode = "Detached" },
+			reason: fleet.ReasonKlusterletApplyFailed, want: []string{registration}},
+		"another namespace, which is reserved": {edit: func(k *operatorv1.Klusterlet) { k.Spec.Namespace = metav1.NamespaceSystem },
+			reason: fleet.ReasonKlusterletApplyFailed, want: []string{registration}},
+		"not installed": {edit: func(k *operatorv1.Klusterlet) {
+			k.Finalizers, k.Spec.DeployOption.Mode = nil, "Detached"
+		}, reason: fleet.ReasonKlusterletApplyFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := klusterletWith(operatorv1.InstallModeHosted)
+			l := layoutOf(k)
+			k.Finalizers = []string{fleet.FinalizerKlusterletHostedCleanup}
+			test.edit(k)
+			access := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: fleet.SecretExternalManagedKubeconfig},
+				Data: map[string][]byte{fleet.KeyKubeconfig: kubeconfigOf(t, serveAccount(t, l.accounts, l.registrationAccount))}}
+			management, applied := recordingManagement(t)
+			c := &Controller{Operator: &frame.Operator{Management: management, Client: management.Client,
+				Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), Version: "v1.6.0", Namespace: fleet.NamespaceOperators},
+				Elsewhere: remote.New(t.Context(), apply.Options{Label: fleet.LabelCreatedByKlusterlet, Scheme: Scheme(),
+					Changed: func(string) {}}),
+				Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(access,
+					tokenSecret(l, registration, l.registrationAccount, "now")).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+			_, err := c.install(t.Context(), k) // the Deployments that run are not known
+			condition := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
+			if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != test.reason {
+				t.Errorf("applied: %v", condition)
+			}
+			if !slices.Equal(*applied, test.want) {
+				t.Errorf("renewed: %v (%v)", *applied, err)
+			}
+		})
+	}
+}
+
+// tokenSecret has a token of a service account on the managed cluster.
+func tokenSecret(l layout, name, account, uid string) runtime.Object {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: name}, Data: map[string][]byte{
+		"serviceaccount_namespace": []byte(l.accounts), "serviceaccount_name": []byte(account), "serviceaccount_uid": []byte(uid)}}
+}
+
+// recordingManagement is a cluster without an API server, and the names of what is applied to it.
+func recordingManagement(t *testing.T) (management *apply.Cluster, applied *[]string) {
+	t.Helper()
 	management, err := apply.NewCluster(&rest.Config{Host: "http://127.0.0.1:1"},
 		apply.Options{Label: fleet.LabelCreatedByKlusterlet, Scheme: Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	applied = &[]string{}
 	management.Client = fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(_ context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 			if o, isNamed := o.(interface{ GetName() string }); isNamed {
-				applied = append(applied, o.GetName())
+				*applied = append(*applied, o.GetName())
 			}
 			return nil
 		}}).Build()
-	c := &Controller{Operator: &frame.Operator{Management: management, Client: management.Client,
-		Options: frame.Options{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))},
-		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(stored(registration, "now"), stored(work, "before")).CoreV1(),
-			rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
-	managed := managedCluster{
-		Cluster: &apply.Cluster{Client: clusterWith(namesake("b"), account(l.registrationAccount), account(l.workAccount))},
-		access:  &rest.Config{Host: "https://managed.example.com"}}
-	err = c.checkManaged(t.Context(), l, planFor(l, plainInputs), managed)
-	const advice = "if no operator runs there, take its finalizers off and delete it"
-	if err == nil || !strings.Contains(err.Error(), advice) || !slices.Equal(applied, []string{registration}) {
-		t.Errorf("renewed: %v (%v)", applied, err)
+	return management, applied
+}
+
+// serveAccount serves the API of a cluster that has a service account and no other object, and returns its address.
+func serveAccount(t *testing.T, namespace, name string) string {
+	t.Helper()
+	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + name
+	answers := map[string]string{
+		"/version": `{"major":"1","minor":"34","gitVersion":"v1.34.0"}`,
+		"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[` +
+			`{"name":"namespaces","kind":"Namespace","namespaced":false,"verbs":["get"]},` +
+			`{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true,"verbs":["get"]}]}`,
+		path: `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"namespace":"` + namespace + `","name":"` + name + `","uid":"now"}}`,
+		path + "/token": `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","spec":{"audiences":null},` +
+			`"status":{"token":"new","expirationTimestamp":"2030-01-01T00:00:00Z"}}`,
 	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, found := answers[r.URL.Path]
+		if !found {
+			w.WriteHeader(http.StatusNotFound)
+			answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// kubeconfigOf leads to a server.
+func kubeconfigOf(t *testing.T, server string) []byte {
+	t.Helper()
+	content, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:  map[string]*clientcmdapi.Cluster{"managed": {Server: server}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"operator": {Token: "a"}},
+		Contexts:  map[string]*clientcmdapi.Context{"managed": {Cluster: "managed", AuthInfo: "operator"}}, CurrentContext: "managed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // KL-04: a hosted cluster that says that it is the cluster of the operator gets what any other gets: rights and tokens of its own.

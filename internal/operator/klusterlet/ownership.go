@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apiclient"
@@ -68,13 +69,39 @@ func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed 
 
 // checkManaged is an error if what the Klusterlet has on the managed cluster may be that of others. A hosted agent that runs already gets
 // tokens in time all the same.
-func (c *Controller) checkManaged(ctx context.Context, l layout, p plan, managed managedCluster) error {
+func (c *Controller) checkManaged(ctx context.Context, l layout, managed managedCluster) error {
 	refused := errors.Join(c.checkNamespaceOwner(ctx, l, managed.Client), c.checkNamesake(ctx, l, managed.Cluster))
-	if refused == nil {
+	if refused == nil || !l.hosted {
+		return refused
+	}
+	return errors.Join(refused, c.renewTokens(ctx, l, managed))
+}
+
+// renewRefused gives the hosted agent that runs while its Klusterlet is refused tokens in time. The spec may say by now that the agent is
+// not hosted.
+func (c *Controller) renewRefused(ctx context.Context, l layout) error {
+	if !controllerutil.ContainsFinalizer(l.klusterlet, fleet.FinalizerKlusterletHostedCleanup) {
 		return nil
 	}
-	kubeconfigs, err := c.RenewedKubeconfigs(ctx, managed.Cluster, managed.access, p.kubeconfigs)
-	return errors.Join(refused, err, c.Management.Apply(ctx, l.klusterlet.Name, kubeconfigs...))
+	managed, err := c.connect(ctx, l)
+	if err != nil {
+		return fmt.Errorf("renew the tokens of the agent: %w", err)
+	}
+	return c.renewTokens(ctx, l, managed)
+}
+
+// renewTokens renews those of a hosted agent that there are, whatever the spec says by now.
+func (c *Controller) renewTokens(ctx context.Context, l layout, managed managedCluster) error {
+	var names []types.NamespacedName
+	for _, name := range []string{fleet.SecretExternalManagedKubeconfigRegistration, fleet.SecretExternalManagedKubeconfigWork,
+		fleet.SecretExternalManagedKubeconfigAgent} {
+		names = append(names, types.NamespacedName{Namespace: l.klusterlet.Name, Name: name})
+	}
+	renewed, _, err := c.RenewedKubeconfigs(ctx, managed.Cluster, managed.access, names...) // it is looked at soon again
+	if err != nil {
+		return err
+	}
+	return c.Management.Apply(ctx, l.klusterlet.Name, renewed...)
 }
 
 // checkNamesake is an error if a managed cluster elsewhere has a Klusterlet of the same name: what its operator and this one apply there

@@ -41,11 +41,13 @@ type Account struct {
 	Name types.NamespacedName
 }
 
+// AccountOf is the service account that a Secret has a kubeconfig of.
+func AccountOf(stored *corev1.Secret) types.NamespacedName {
+	return types.NamespacedName{Namespace: string(stored.Data[keyAccountNamespace]), Name: string(stored.Data[keyAccountName])}
+}
+
 // Has reports whether a Secret has a kubeconfig of the account, which is still the one that it was made for.
 func (a Account) Has(ctx context.Context, stored *corev1.Secret) (bool, error) {
-	if stored == nil {
-		return false, nil
-	}
 	account := &corev1.ServiceAccount{}
 	if err := a.Cluster.Get(ctx, a.Name, account); err != nil {
 		return false, client.IgnoreNotFound(err)

@@ -47,6 +47,16 @@ type Stored struct {
 	Serving map[string]*corev1.Secret
 	// Own reports whether a Secret was made by this package. Another one is from a user: it is used and never changed.
 	Own func(*corev1.Secret) bool
+	// KeepAuthority keeps the authority until it expires: clients cannot be told to trust another one.
+	KeepAuthority bool
+}
+
+// authorityDue is when the authority is replaced.
+func (s Stored) authorityDue(authority *x509.Certificate) time.Time {
+	if s.KeepAuthority {
+		return authority.NotAfter
+	}
+	return renewal(authority)
 }
 
 // Certificates is what there should be.
@@ -67,7 +77,7 @@ type Certificates struct {
 // common name of the certificate authority. A Secret of a user that cannot be used is one of
 // the problems, and keeps nothing else from being renewed.
 func Renew(now time.Time, namespace, authority string, servers []Server, stored Stored) (*Certificates, error) {
-	ca, err := currentAuthority(now, authority, stored.Authority)
+	ca, err := currentAuthority(now, authority, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +87,7 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 		Bundle: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fleet.ConfigMapCABundle},
 			Data: map[string]string{fleet.KeyCABundle: string(bundle)}},
 		Trusted: map[string][]byte{},
-		Due:     renewal(ca.certificate),
+		Due:     stored.authorityDue(ca.certificate),
 	}
 	for _, server := range servers {
 		secret := stored.Serving[server.Secret]
@@ -106,6 +116,19 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 	return result, nil
 }
 
+// HostsOf are those that the certificate in a Secret is for; none if it has no usable one.
+func HostsOf(secret *corev1.Secret) []string {
+	p, err := pairOf(secret)
+	if err != nil {
+		return nil
+	}
+	hosts := slices.Clone(p.certificate.DNSNames)
+	for _, ip := range p.certificate.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	return hosts
+}
+
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -127,8 +150,8 @@ func tlsSecret(namespace, name string, p pair) *corev1.Secret {
 type authorityPair struct{ pair }
 
 // currentAuthority is the stored authority, or a new one when that is due or cannot be used.
-func currentAuthority(now time.Time, name string, stored *corev1.Secret) (authorityPair, error) {
-	if p, err := pairOf(stored); err == nil && p.certificate.IsCA && now.Before(renewal(p.certificate)) {
+func currentAuthority(now time.Time, name string, stored Stored) (authorityPair, error) {
+	if p, err := pairOf(stored.Authority); err == nil && p.certificate.IsCA && now.Before(stored.authorityDue(p.certificate)) {
 		return authorityPair{p}, nil
 	}
 	p, err := newAuthority(now, fmt.Sprintf("%s@%d", name, now.Unix()))

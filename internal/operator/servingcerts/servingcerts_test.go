@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,5 +199,35 @@ func TestCertificateOfUser(t *testing.T) {
 		if len(c.Serving) != 1 || c.Serving[0].Name != "b-cert" || len(c.Trusted["a-cert"]) == 0 {
 			t.Errorf("%s: the other certificate was not made, or there is nothing to trust", name)
 		}
+	}
+}
+
+// CM-23: an authority that clients cannot be told to replace stays while it is valid, and signs meanwhile. What it signed says for which
+// hosts.
+func TestKeptAuthority(t *testing.T) {
+	t.Parallel()
+	first := renew(t, start, servers, servingcerts.Stored{})
+	for days, kept := range map[int]bool{300: true, 360: true, 366: false} {
+		stored := store(first)
+		stored.KeepAuthority = true
+		now := start.Add(time.Duration(days) * day)
+		c := renew(t, now, servers, stored)
+		if leaf(t, c.Authority).Equal(leaf(t, first.Authority)) != kept {
+			t.Errorf("after %d days, the authority is another one: %t", days, kept)
+		}
+		if !c.Due.After(now) {
+			t.Errorf("after %d days, something is due at %s", days, c.Due)
+		}
+		for i, server := range servers {
+			if err := verify(c, leaf(t, c.Serving[i]), server.Secret, server.Hosts[0], now); err != nil {
+				t.Errorf("after %d days: %v", days, err)
+			}
+			if hosts := servingcerts.HostsOf(c.Serving[i]); !slices.Equal(hosts, server.Hosts) {
+				t.Errorf("%s is for %v", server.Secret, hosts)
+			}
+		}
+	}
+	if hosts := servingcerts.HostsOf(&corev1.Secret{}); len(hosts) > 0 {
+		t.Errorf("a Secret without a certificate is for %v", hosts)
 	}
 }
