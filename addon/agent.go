@@ -68,7 +68,8 @@ type Options struct {
 	HostingCluster func(installation Installation) string
 	// Configs are the types of configurations that the add-on reads. They are listed in status.supportedConfigs, and watched, so that
 	// Manifests is called when a configuration changes. The version has to be that of the Go type with which the add-on reads the
-	// configuration: each version has its own cache, and only changes in the cache of this version are noticed.
+	// configuration: each version has its own cache, and only changes in the caches of this version and of the one that the hub prefers
+	// are noticed. A manager knows the versions that the hub serves when the manager starts.
 	//
 	// An add-on with Configs is deployed only once its configurations are known: all entries of its status.configReferences with these
 	// types have a specHash, or the condition Configured says that there are none. Otherwise it would be deployed with other settings,

@@ -35,10 +35,11 @@ func Scheme() *runtime.Scheme {
 // Client returns a client of a hub that has the objects. It is [ClientOf] for the kinds of Scheme.
 func Client(objects ...client.Object) client.Client { return ClientOf(Scheme(), objects...) }
 
-// ClientOf returns a client of a hub that has the objects, with the kinds of the scheme. Unstructured reads, which package addon/config
-// makes, return the objects exactly as they were given here, and do not see what is written through the client.
+// ClientOf returns a client of a hub that has the objects, with the kinds of the scheme, of whose versions the hub prefers that with the
+// highest priority. Unstructured reads, which package addon/config makes, return the objects exactly as they were given here, and do not
+// see what is written through the client.
 func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for kind := range scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}

@@ -51,7 +51,8 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // false if the add-on has none. The type must be in the client's scheme.
 //
 // Each call reads unstructured objects through the client. A client that has them in its cache, as that of package addon/manager does,
-// reads from no API server; for that, Configs of the add-on's options has to name the version of config.
+// reads from no API server; for that, Configs of the add-on's options has to name the version of config. That may be any version that the
+// hub serves: the state is also looked for in the version that the hub prefers.
 //
 // Read fails with [addon.ErrNotYet] while the configuration is not in the state that the cluster is to have, or the hub has not set
 // that state yet, and with [ErrMissing] if the configuration does not exist.
@@ -90,7 +91,7 @@ func given(installation addon.Installation, resource schema.GroupResource) ([]ad
 }
 
 // stateCheck fails if an object is not in the desired state.
-type stateCheck func(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error
+type stateCheck func(ctx context.Context, c client.Client, object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error
 
 // stateFor returns the stateCheck for an installation. An add-on that is being deleted has no desired state.
 func stateFor(installation addon.Installation) stateCheck {
@@ -100,17 +101,58 @@ func stateFor(installation addon.Installation) stateCheck {
 	return inDesiredState
 }
 
-func inAnyState(*unstructured.Unstructured, addonv1beta1.ConfigSpecHash) error { return nil }
+func inAnyState(context.Context, client.Client, *unstructured.Unstructured, addonv1beta1.ConfigSpecHash) error {
+	return nil
+}
 
-func inDesiredState(object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error {
+// inDesiredState compares the hash of the object. The hub takes it of the preferred version, in which the fields may be others.
+func inDesiredState(ctx context.Context, c client.Client, object *unstructured.Unstructured, desired addonv1beta1.ConfigSpecHash) error {
 	hash, err := addonconfig.Hash(object)
+	if err != nil || hash == desired.SpecHash {
+		return err
+	}
+	preferred, err := inPreferredVersion(ctx, c, object)
 	if err != nil {
 		return err
 	}
-	if hash != desired.SpecHash {
-		return fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), addon.ErrNotYet)
+	if hash, err = addonconfig.Hash(preferred); err != nil {
+		return err
+	}
+	if hash != desired.SpecHash || !sameState(preferred, object) {
+		return notYet(object)
 	}
 	return nil
+}
+
+// inPreferredVersion returns the object in the version that the hub prefers.
+func inPreferredVersion(ctx context.Context, c client.Client, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	kind := object.GroupVersionKind()
+	mapping, err := c.RESTMapper().RESTMapping(kind.GroupKind())
+	if err != nil {
+		return nil, fmt.Errorf("find out the preferred version of configurations %s: %w", kind.GroupKind(), err)
+	}
+	if mapping.GroupVersionKind == kind {
+		return object, nil
+	}
+	preferred := &unstructured.Unstructured{}
+	preferred.SetGroupVersionKind(mapping.GroupVersionKind)
+	key := client.ObjectKeyFromObject(object)
+	if err := c.Get(ctx, key, preferred); apierrors.IsNotFound(err) {
+		return nil, notYet(object) // one of the caches is behind
+	} else if err != nil {
+		return nil, fmt.Errorf("read %s %s in the preferred version %s: %w", kind.Kind, key, mapping.GroupVersionKind.Version, err)
+	}
+	return preferred, nil
+}
+
+// sameState reports whether two versions of an object have been read in the same state: each version has its own cache, which may be
+// behind. A generation stands for all that the hash covers.
+func sameState(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+}
+
+func notYet(object *unstructured.Unstructured) error {
+	return fmt.Errorf("%s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), addon.ErrNotYet)
 }
 
 // ReadAll calls use with each configuration of config's type that the add-on has on the cluster, in their order. It fails as [Read]
@@ -193,7 +235,7 @@ func read(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, des
 		}
 		return fmt.Errorf("read %s %s: %w", gvk.Kind, key, err)
 	}
-	if err := check(object, desired); err != nil {
+	if err := check(ctx, c, object, desired); err != nil {
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, config); err != nil {

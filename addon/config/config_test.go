@@ -9,6 +9,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/addon"
@@ -97,6 +99,78 @@ func TestAnotherState(t *testing.T) {
 	without := desired(strings.ReplaceAll(one, ", customizedVariables: []", ""))
 	if _, err := config.DeploymentConfig(t.Context(), c, installed(without)); !errors.Is(err, addon.ErrNotYet) {
 		t.Errorf("without the empty list: %v", err)
+	}
+}
+
+// thing is a configuration in a version that has its fields elsewhere than another.
+type thing struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Size int `json:"size"`
+}
+
+func (o *thing) DeepCopyObject() runtime.Object {
+	c := *o
+	return &c
+}
+
+// newThing is the version that the hub prefers.
+type newThing struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		Size int `json:"size"`
+	} `json:"spec"`
+}
+
+func (o *newThing) DeepCopyObject() runtime.Object {
+	c := *o
+	return &c
+}
+
+// AM-07: the hub hashes the preferred version, and the add-on reads another.
+func TestOtherVersion(t *testing.T) {
+	t.Parallel()
+	old, preferred := schema.GroupVersion{Group: "example.com", Version: "v1"}, schema.GroupVersion{Group: "example.com", Version: "v2"}
+	scheme := addontest.Scheme()
+	scheme.AddKnownTypeWithName(old.WithKind("Thing"), &thing{})
+	scheme.AddKnownTypeWithName(preferred.WithKind("Thing"), &newThing{})
+	if err := scheme.SetVersionPriority(preferred, old); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		asOld       = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: one, uid: u, generation: 2}, size: 3}`
+		asPreferred = `{apiVersion: example.com/v2, kind: Thing, metadata: {name: one, uid: u, generation: 2}, spec: {size: 3}}`
+	)
+	for name, test := range map[string]struct {
+		served  []string
+		desired string
+		want    error
+	}{
+		"hashed as preferred":  {[]string{asOld, asPreferred}, asPreferred, nil},
+		"hashed as it is read": {[]string{asOld, asPreferred}, asOld, nil},
+		"another state": {
+			[]string{asOld, asPreferred}, strings.ReplaceAll(asPreferred, "size: 3", "size: 4"), addon.ErrNotYet,
+		},
+		"read before it changed": {
+			[]string{strings.ReplaceAll(asOld, "generation: 2", "generation: 1"), asPreferred}, asPreferred, addon.ErrNotYet,
+		},
+		"read before it was created again": {
+			[]string{strings.ReplaceAll(asOld, "uid: u", "uid: v"), asPreferred}, asPreferred, addon.ErrNotYet,
+		},
+		"not seen in the preferred version": {[]string{asOld}, asPreferred, addon.ErrNotYet},
+	} {
+		var objects []client.Object
+		for _, text := range test.served {
+			objects = append(objects, addontest.Object(text))
+		}
+		got := &thing{}
+		found, err := config.Read(t.Context(), addontest.ClientOf(scheme, objects...), installed(desired(test.desired)), got)
+		if !found || !errors.Is(err, test.want) || err == nil && got.Size != 3 {
+			t.Errorf("%s: %+v, %t, %v, want %v", name, got, found, err, test.want)
+		}
 	}
 }
 

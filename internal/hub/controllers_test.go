@@ -47,7 +47,7 @@ func register(t *testing.T, o Options) []manager.Runnable {
 	t.Helper()
 	options := ManagerOptions(o)
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper := meta.NewDefaultRESTMapper(options.Scheme.PrioritizedVersionsAllGroups())
 		for kind := range options.Scheme.AllKnownTypes() {
 			mapper.Add(kind, meta.RESTScopeNamespace)
 		}

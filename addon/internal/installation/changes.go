@@ -20,11 +20,11 @@ import (
 
 // stateChanged matches changes of the content, not of status and metadata. It compares what package addon/config compares: a new
 // definition of the kind can change the content without a new generation, and an object that was deleted and created again while the
-// watch was interrupted arrives as an update.
+// watch was interrupted arrives as an update. A new generation is a change even where this version of the object does not show it.
 func stateChanged(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*unstructured.Unstructured)
 	after, too := e.ObjectNew.(*unstructured.Unstructured)
-	if !ok || !too || before.GetUID() != after.GetUID() {
+	if !ok || !too || before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() {
 		return true
 	}
 	then, errThen := config.Hash(before)

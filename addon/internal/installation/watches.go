@@ -44,28 +44,41 @@ func (c *Controller) watch(b *builder.Builder, mapper meta.RESTMapper) error {
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(c.ofPermission), builder.WithPredicates(c.permissionChanged()))
 	}
 	for _, resource := range c.Configs {
-		kind, err := watched(resource, mapper)
+		kinds, err := watched(resource, mapper)
 		if err != nil {
 			return err
 		}
 		key := func(o client.Object) string {
 			return configKey(resource.GroupResource(), client.ObjectKeyFromObject(o))
 		}
-		b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: stateChanged}))
+		for _, kind := range kinds {
+			b.Watches(kind, c.listed(indexConfig, key), builder.WithPredicates(predicate.Funcs{UpdateFunc: stateChanged}))
+		}
 	}
 	return nil
 }
 
-// watched returns the object with which configurations of a type are watched. Package addon/config reads them in the same form, so from
-// the same cache: a read after an event sees the change.
-func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) (client.Object, error) {
+// watched returns the objects with which configurations of a type are watched: in its version, and in the preferred one, of which the hub
+// takes the hash. Package addon/config reads them in the same form, so from the same caches: a read after an event sees the change.
+func watched(resource schema.GroupVersionResource, mapper meta.RESTMapper) ([]client.Object, error) {
 	gvk, err := mapper.KindFor(resource)
 	if err != nil {
 		return nil, fmt.Errorf("find the configurations %s: %w; install their CustomResourceDefinition first", resource, err)
 	}
+	preferred, err := mapper.RESTMapping(gvk.GroupKind())
+	if err != nil {
+		return nil, fmt.Errorf("find the preferred version of the configurations %s: %w", resource, err)
+	}
+	if preferred.GroupVersionKind == gvk {
+		return []client.Object{ofKind(gvk)}, nil
+	}
+	return []client.Object{ofKind(gvk), ofKind(preferred.GroupVersionKind)}, nil
+}
+
+func ofKind(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gvk)
-	return object, nil
+	return object
 }
 
 // waiting returns the add-ons on the cluster that may wait for this one to be available or gone.

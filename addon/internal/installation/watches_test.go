@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -317,6 +318,10 @@ func TestStateChanged(t *testing.T) {
 			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
 			"{apiVersion: a/v1, kind: A, metadata: {uid: v, generation: 1, resourceVersion: '2'}, spec: {a: c}}", true,
 		},
+		"changed in another version": {
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
+			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 2, resourceVersion: '2'}, spec: {a: b}}", true,
+		},
 		"resync": {
 			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}",
 			"{apiVersion: a/v1, kind: A, metadata: {uid: u, generation: 1, resourceVersion: '1'}, spec: {a: b}}", false,
@@ -337,18 +342,27 @@ func decode(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-// Types of configurations that the hub does not have are named, with what to do.
+// AM-07: types of configurations are watched in the version that the add-on reads and in the one that the hub hashes. Those that the hub
+// does not have are named, with what to do.
 func TestWatched(t *testing.T) {
 	t.Parallel()
-	mapper := meta.NewDefaultRESTMapper(nil)
-	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Config"}
-	mapper.Add(kind, meta.RESTScopeNamespace)
-	got, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "configs"}, mapper)
-	if err != nil || got.GetObjectKind().GroupVersionKind() != kind {
-		t.Errorf("%+v, %v", got, err)
+	v1, v2 := schema.GroupVersion{Group: "example.com", Version: "v1"}, schema.GroupVersion{Group: "example.com", Version: "v2"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v2, v1})
+	for _, version := range []schema.GroupVersion{v1, v2} {
+		mapper.Add(version.WithKind("Config"), meta.RESTScopeNamespace)
 	}
-	if _, whole := got.(*unstructured.Unstructured); !whole {
-		t.Errorf("add-ons read their configurations as unstructured, and a %T is watched", got)
+	for version, want := range map[schema.GroupVersion][]schema.GroupVersion{v1: {v1, v2}, v2: {v2}} {
+		objects, err := watched(version.WithResource("configs"), mapper)
+		var got []schema.GroupVersion
+		for _, object := range objects {
+			if _, whole := object.(*unstructured.Unstructured); !whole {
+				t.Errorf("add-ons read their configurations as unstructured, and a %T is watched", object)
+			}
+			got = append(got, object.GetObjectKind().GroupVersionKind().GroupVersion())
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", version, got, err, want)
+		}
 	}
 	if _, err := watched(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "others"}, mapper); err == nil {
 		t.Error("a type that does not exist")
