@@ -336,7 +336,7 @@ func TestStateChanged(t *testing.T) {
 func decode(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(text), object); err != nil {
 		t.Fatal(err)
 	}
 	return object
