@@ -156,7 +156,8 @@ func TestHooksOfADeniedCluster(t *testing.T) {
 	h.expectFinalizers()
 }
 
-// A6: the agent of a denied cluster still reports, so the cluster stays available; hooks that cannot start there are not waited for forever.
+// A6: the agent of a denied cluster still reports, so the cluster stays available; hooks that cannot start there are not waited for
+// forever.
 func TestHooksOfADeniedClusterEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -266,7 +266,7 @@ func (r *kubectlRun) runInteractive(ctx context.Context) error {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			return nil //nolint:nilerr // the end of what there is to read
+			return nil // the end of what there is to read
 		}
 	}
 	return options.ExitError{Code: options.InterruptedCode}

@@ -137,8 +137,8 @@ func parsePredicates(lists []string) ([]clusterv1beta1.ClusterPredicate, error) 
 	return predicates, nil
 }
 
-// splitSelectors splits a list of selectors at its commas, but for those in parentheses, between values, and those in double quotes, between
-// requirements of one selector. It takes the quotes off.
+// splitSelectors splits a list of selectors at its commas, but for those in parentheses, between values, and those in double quotes,
+// between requirements of one selector. It takes the quotes off.
 func splitSelectors(list string) []string {
 	var selectors []string
 	start, quoted, enclosed := 0, false, false

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,7 +75,9 @@ func TestDeletedWhileItsRequestIsUndecided(t *testing.T) {
 					t.Errorf("the agent waits no more: %v", err)
 				default:
 					cancel()
-					<-ended
+					if err := <-ended; !errors.Is(err, context.Canceled) {
+						t.Errorf("ended with %v", err)
+					}
 				}
 			})
 		})

@@ -236,8 +236,8 @@ func TestOwnLease(t *testing.T) {
 	})
 }
 
-// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong, and neither does one that the
-// hub learns of late. One that comes later does.
+// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong, and neither does one that
+// the hub learns of late. One that comes later does.
 func TestHeartbeatThatWaited(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
