@@ -470,33 +470,6 @@ func TestPlacementThatIsGone(t *testing.T) {
 	if message := h.message(t); !strings.Contains(message, "Placement ns/p does not exist: create it") {
 		t.Error(message)
 	}
-	configured := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionConfigured)
-	if configured.Status != metav1.ConditionFalse || !strings.Contains(configured.Message, "Placement ns/p does not exist") {
-		t.Errorf("kept: %+v", configured)
-	}
-	h.states["own"], h.states["other"] = "w1", "e1"
-	other := configs("other")
-	other[0].Resource = "others"
-	for _, step := range []struct {
-		what   string
-		own    []addonv1beta1.AddOnConfig
-		want   string
-		status metav1.ConditionStatus
-	}{
-		{"one of another kind of its own", other, "c1=other@e1one@o1", metav1.ConditionFalse},
-		{"all kinds of its own", slices.Concat(other, configs("own")), "c1=other@e1own@w1", metav1.ConditionTrue},
-	} {
-		addOn := h.addOn(t, "c1")
-		addOn.Spec.Configs = step.own
-		if err := h.Update(t.Context(), addOn); err != nil {
-			t.Fatal(err)
-		}
-		h.reconcile(t)
-		want(t, step.what, h.have(t, "c1"), step.want)
-		if c := meta.FindStatusCondition(h.addOn(t, "c1").Status.Conditions, fleet.ConditionConfigured); c.Status != step.status {
-			t.Errorf("%s: %+v", step.what, c)
-		}
-	}
 }
 
 // AM-05: a cluster that is moved from one decision to another does not change its configurations in between; one that is no

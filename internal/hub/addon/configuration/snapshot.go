@@ -51,13 +51,9 @@ type clusterState struct {
 	desired   []addonv1beta1.ConfigReference
 	// problem is why the desired configurations cannot be used.
 	problem error
-	// own are the kinds of configurations that the add-on names itself: no placement changes these.
-	own map[addonv1beta1.ConfigGroupResource]bool
-	// kept is true if the configurations stay as they are, but for the kinds in own.
-	kept bool
-	// unknown is why it is not known which configurations the add-on is to have in place of the kept ones; empty if it is known.
-	unknown string
-	phase   rollout.ClusterPhase
+	// kept is true if the configurations stay as they are.
+	kept  bool
+	phase rollout.ClusterPhase
 }
 
 // placementRollout is how far the clusters of a placement are.
@@ -164,10 +160,6 @@ func (s *snapshot) choose(cluster *clusterState) {
 			layers[2], _ = config.Supported(layers[2], cluster.addOn.Status.SupportedConfigs)
 		}
 	}
-	cluster.own = map[addonv1beta1.ConfigGroupResource]bool{}
-	for _, config := range config.Effective(layers[2]) {
-		cluster.own[config.ConfigGroupResource] = true
-	}
 	for _, config := range config.Effective(layers...) {
 		found := s.resolve(config)
 		if found.err != nil && cluster.problem == nil {
@@ -181,25 +173,18 @@ func (s *snapshot) choose(cluster *clusterState) {
 	}
 	// While it is not known what a placement selects, it may select this cluster: the present configurations may be updated, but not
 	// replaced by others.
-	if unknown := lookup.Unknown(s.placements); unknown != "" && cluster.changesConfigs() {
-		cluster.kept, cluster.unknown = true, unknown
-	}
+	cluster.kept = !lookup.AllResolved(s.placements) && cluster.changesConfigs()
 }
 
-// changesConfigs reports whether the cluster has configurations and is to get others, of kinds that a placement may change.
+// changesConfigs reports whether the cluster has configurations and is to get others.
 func (c *clusterState) changesConfigs() bool {
 	if c.addOn == nil || len(c.addOn.Status.ConfigReferences) == 0 {
 		return false
 	}
-	return !slices.EqualFunc(c.notOwn(c.addOn.Status.ConfigReferences), c.notOwn(c.desired), func(a, b addonv1beta1.ConfigReference) bool {
+	return !slices.EqualFunc(c.addOn.Status.ConfigReferences, c.desired, func(a, b addonv1beta1.ConfigReference) bool {
 		return a.ConfigGroupResource == b.ConfigGroupResource && a.DesiredConfig != nil &&
 			a.DesiredConfig.ConfigReferent == b.DesiredConfig.ConfigReferent
 	})
-}
-
-// notOwn returns the references of kinds that the add-on does not name itself.
-func (c *clusterState) notOwn(references []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
-	return slices.DeleteFunc(slices.Clone(references), func(r addonv1beta1.ConfigReference) bool { return c.own[r.ConfigGroupResource] })
 }
 
 // decide computes the rollout of each placement separately, because each has its own strategy. Clusters of no placement get their

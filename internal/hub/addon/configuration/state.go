@@ -81,13 +81,10 @@ func announce(have, desired []addonv1beta1.ConfigReference) []addonv1beta1.Confi
 			}})...)
 		}
 	}
-	slices.SortStableFunc(announced, compareKinds)
+	slices.SortStableFunc(announced, func(a, b addonv1beta1.ConfigReference) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
 	return announced
-}
-
-// compareKinds orders references by the kinds of their configurations.
-func compareKinds(a, b addonv1beta1.ConfigReference) int {
-	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 }
 
 // entry identifies a reference.

@@ -77,28 +77,11 @@ func (c *clusterState) references() []addonv1beta1.ConfigReference {
 		return have
 	case c.phase.GetsChange():
 		return merge(have, c.desired)
-	case c.kept && c.problem == nil:
-		return c.keep(have)
 	case c.kept, len(c.desired) == 0, deployed && c.problem == nil:
 		return have
 	default:
 		return announce(have, c.desired)
 	}
-}
-
-// keep returns the references before, with the desired ones of the kinds that the add-on names itself.
-func (c *clusterState) keep(have []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
-	if len(c.own) == 0 {
-		return have
-	}
-	kept := c.notOwn(have)
-	for _, reference := range c.desired {
-		if c.own[reference.ConfigGroupResource] {
-			kept = append(kept, reference)
-		}
-	}
-	slices.SortStableFunc(kept, compareKinds)
-	return merge(have, kept)
 }
 
 func generationsSeen(have, desired []addonv1beta1.ConfigReference) bool {
@@ -120,8 +103,6 @@ func (c *clusterState) configured(references []addonv1beta1.ConfigReference) met
 	switch {
 	case c.problem != nil:
 		return no(c.problem.Error())
-	case c.unknown != "":
-		return no(c.unknown)
 	case c.phase == rollout.Waiting:
 		// The progress is in the status of the ClusterManagementAddOn only, not on each cluster that waits.
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",

@@ -157,7 +157,7 @@ func (c *Controller) leaving(
 	name string, placements []*lookup.Placement, installed map[string]*addonv1beta1.ManagedClusterAddOn,
 ) (all []*addonv1beta1.ManagedClusterAddOn, wait time.Duration) {
 	absent := map[string]bool{}
-	if lookup.Unknown(placements) == "" {
+	if lookup.AllResolved(placements) {
 		selected := lookup.Decisive(placements)
 		for cluster, addOn := range installed {
 			ours := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy

@@ -80,12 +80,12 @@ func Decisive(placements []*Placement) map[string]*Placement {
 	return decisive
 }
 
-// Unknown is why it is not known what the first such placement selects; empty if it is known of all.
-func Unknown(placements []*Placement) string {
+// AllResolved reports whether it is known for all placements what they select.
+func AllResolved(placements []*Placement) bool {
 	for _, placement := range placements {
 		if placement.Unknown != "" {
-			return placement.Unknown
+			return false
 		}
 	}
-	return ""
+	return true
 }
