@@ -736,7 +736,15 @@ func TestPermissionsThatAreRefused(t *testing.T) {
 	if !h.exists(t, dropped.DeepCopy()) {
 		t.Fatal("the add-on has no rights")
 	}
-	h.refuseBindings = errors.New("refused to create")
+	h.refuseBindings = errors.New("not reached")
+	permissions = []client.Object{refused.DeepCopy()}
+	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, h.refuseBindings) {
+		t.Errorf("error %v", err)
+	}
+	if !h.exists(t, dropped.DeepCopy()) {
+		t.Error("rights go before those that are to replace them can be given")
+	}
+	h.refuseBindings = apierrors.NewForbidden(rbacv1.Resource("rolebindings"), refused.Name, errors.New("no such rule"))
 	permissions = []client.Object{refused.DeepCopy(), role.DeepCopy()}
 	if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !errors.Is(err, h.refuseBindings) {
 		t.Errorf("error %v", err)

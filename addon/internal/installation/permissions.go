@@ -19,7 +19,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// grant applies the permissions of the add-on, and deletes those that it no longer has, even if others cannot be applied.
+// grant applies the permissions of the add-on, and deletes those that it no longer has, even if the hub refuses others. Where that may
+// pass, the former ones stay until the new ones are there.
 func (r *reconciliation) grant(ctx context.Context) error {
 	desired, err := r.permissions(ctx)
 	if err != nil {
@@ -30,12 +31,21 @@ func (r *reconciliation) grant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var failed []error
+	var refused []error
 	for _, permission := range desired {
-		failed = append(failed, r.apply(ctx, permission, existing[identify(permission)]))
+		if err := r.apply(ctx, permission, existing[identify(permission)]); err != nil && !isRefused(err) {
+			return err
+		} else if err != nil {
+			refused = append(refused, err)
+		}
 		delete(existing, identify(permission))
 	}
-	return errors.Join(append(failed, r.revoke(ctx, existing))...)
+	return errors.Join(append(refused, r.revoke(ctx, existing))...)
+}
+
+// isRefused reports whether an error does not pass by itself: the hub has not the right, or does not accept what is written.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
 }
 
 // permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.

@@ -168,7 +168,6 @@ func TestHooksOfADeniedClusterEnd(t *testing.T) {
 		"deleted after":    {deletedLater, hookTimeout + time.Minute},
 		"lost before":      {lost(-30 * time.Second), hookTimeout - 30*time.Second},
 		"lost after":       {lost(time.Minute), hookTimeout},
-		"not noticed yet":  {unnoticed, hookTimeout},
 		"an administrator": {func(h *hub) { set(&h.Installation.AddOn.Annotations, fleet.AnnotationPreDeleteTimeout, "6m") }, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,12 +187,28 @@ func TestHooksOfADeniedClusterEnd(t *testing.T) {
 			if h.plan.RequeueAfter != test.want {
 				t.Errorf("comes back after %s, want %s", h.plan.RequeueAfter, test.want)
 			}
-			denied(h.Installation.Cluster)
 			h.Now = noon.Add(test.want)
 			h.reconcile()
 			h.expectWrites()
 			h.expectFinalizers()
 		})
+	}
+}
+
+// Until the hub has noticed a denial, it is not known how long a removal waits: a time from now on would be another one at each look.
+func TestDenialThatIsNotNoticed(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, hookJob("bye"))
+	h.reconcile()
+	h.Now = noon
+	h.removed()
+	h.Installation.Cluster = denied(cluster("cluster1", metav1.ConditionTrue))
+	unnoticed(h)
+	h.reconcile()
+	h.expectFinalizers(fleet.FinalizerAddOnPreDelete)
+	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted", "cluster cluster1 is denied; to remove")
+	if h.plan.RequeueAfter != time.Minute {
+		t.Errorf("comes back after %s", h.plan.RequeueAfter)
 	}
 }
 

@@ -172,8 +172,12 @@ func (p *planner) deadline(cluster *clusterv1.ManagedCluster) deadline {
 	if set || attended(cluster) {
 		return d
 	}
+	if denialUnnoticed(cluster) {
+		p.requeueAfter(time.Minute)
+		return deadline{invalid: d.invalid}
+	}
 	since := p.Installation.AddOn.DeletionTimestamp.Time
-	if lost := p.unattendedSince(cluster); lost.After(since) {
+	if lost := unattendedSince(cluster); lost.After(since) {
 		since = lost
 	}
 	return deadline{at: since.Add(hookTimeout), invalid: d.invalid}
@@ -184,8 +188,13 @@ func attended(cluster *clusterv1.ManagedCluster) bool {
 	return available(cluster) && !managedcluster.Denied(cluster)
 }
 
+// denialUnnoticed reports whether the hub has not dealt with the denial of a cluster yet, so that it is not known when that was.
+func denialUnnoticed(cluster *clusterv1.ManagedCluster) bool {
+	return managedcluster.Denied(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted)
+}
+
 // unattendedSince returns when a cluster that is not attended last was; a zero time if it is not known.
-func (p *planner) unattendedSince(cluster *clusterv1.ManagedCluster) (since time.Time) {
+func unattendedSince(cluster *clusterv1.ManagedCluster) (since time.Time) {
 	if !available(cluster) {
 		since = transition(cluster, fleet.ConditionClusterAvailable)
 	}
@@ -193,9 +202,6 @@ func (p *planner) unattendedSince(cluster *clusterv1.ManagedCluster) (since time
 		return since
 	}
 	denied := transition(cluster, fleet.ConditionHubAccepted)
-	if meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionHubAccepted) {
-		denied = p.Now // the hub has not noticed yet
-	}
 	if available(cluster) || denied.Before(since) {
 		return denied
 	}

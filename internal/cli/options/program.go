@@ -28,10 +28,18 @@ func RunProgram(command *exec.Cmd) error {
 	return ExitError{Code: exit.ExitCode()}
 }
 
+// Terminations are the signals by which others end a program. To wait for a hangup would end that it is ignored, as nohup has it.
+func Terminations() []os.Signal {
+	if signal.Ignored(syscall.SIGHUP) {
+		return []os.Signal{syscall.SIGTERM}
+	}
+	return []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
+}
+
 // runForwardingSignals passes signals on to a program until it has ended. Those of the keyboard reach it without that.
 func runForwardingSignals(command *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
+	signal.Notify(signals, append(Terminations(), os.Interrupt)...)
 	defer signal.Stop(signals)
 	if err := command.Start(); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -246,7 +245,7 @@ func (r *kubectlRun) runInteractive(ctx context.Context) error {
 		defer signal.Stop(lines.interrupts)
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP) // the kubeconfig is to go, whatever ends the session
+	ctx, stop := signal.NotifyContext(ctx, options.Terminations()...) // the kubeconfig is to go, whatever ends the session
 	defer stop()
 	for ctx.Err() == nil {
 		line, err := lines.next(ctx)

@@ -105,6 +105,11 @@ func (f *placementCreation) placement(name string, limited bool) (*clusterv1beta
 		}
 		p.Spec.NumberOfClusters = &f.count
 	}
+	for _, list := range f.labelSelectors {
+		if n := len(splitSelectors(list)); n > 1 {
+			f.Note("--label-selectors %s: %d selectors, of which a cluster has to match one", list, n)
+		}
+	}
 	var err error
 	if p.Spec.Predicates, err = parsePredicates(f.labelSelectors); err != nil {
 		return nil, err

@@ -112,16 +112,7 @@ func (c *Controller) renewedCertificates(ctx context.Context, p planned, keepAut
 			servers = append(servers, servingcerts.Server{Secret: name, Hosts: hosts})
 		}
 	}
-	certificates, err := servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, servers, stored)
-	if err != nil {
-		return nil, err
-	}
-	for _, webhook := range p.webhooks() {
-		if _, isServed := certificates.Trusted[webhook.secret]; !isServed {
-			certificates.Trusted[webhook.secret] = []byte(certificates.Bundle.Data[fleet.KeyCABundle])
-		}
-	}
-	return certificates, nil
+	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, servers, stored)
 }
 
 // served are the Secrets with serving certificates that the hub has, as far as they may be read: whatever the spec says by now.
@@ -139,7 +130,8 @@ func (c *Controller) served(ctx context.Context, namespace string) (names []stri
 	return names, nil
 }
 
-// trustRenewed has the API server of the hub trust the authorities of now, where it calls webhooks. Nothing else of these changes.
+// trustRenewed has the API server of the hub trust the authorities of now, where it calls webhooks. Nothing else of these changes, and
+// nothing of a webhook whose certificate is not known: it may serve with one of a user.
 func trustRenewed(ctx context.Context, hub *apply.Cluster, p planned) error {
 	names := deployhub.Names{Namespace: p.namespace, ClusterManager: p.Name}
 	failures := []error{applyWebhooks(ctx, hub, p.Name, p.webhooks().configurations(names), false)}
@@ -162,7 +154,7 @@ func trustConversion(ctx context.Context, hub client.Client, desired *apiextensi
 		return client.IgnoreNotFound(err)
 	}
 	before := live.DeepCopy()
-	if config := conversionConfig(live); config != nil {
+	if config := conversionConfig(live); config != nil && len(current.CABundle) > 0 {
 		config.CABundle = current.CABundle
 	}
 	_, err := patch.Object(ctx, hub, live, before)

@@ -67,7 +67,7 @@ func TestRefusedHubIsRenewed(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	for name, want := range map[string]bool{fleet.SecretSigner: true, fleet.ConfigMapCABundle: true, fleet.SecretWorkServing: true,
-		fleet.SecretAddOnServing: false, accountSecret(known): true, accountSecret(unknown): false, accountSecret(former): false} {
+		fleet.SecretGRPCServing: false, accountSecret(known): true, accountSecret(unknown): false, accountSecret(former): false} {
 		if _, isRenewed := applied[name]; isRenewed != want {
 			t.Errorf("%s is renewed: %t", name, isRenewed)
 		}
@@ -137,11 +137,15 @@ func TestCertificatesOfRefusedHub(t *testing.T) {
 	}
 }
 
-// installedCertificates are those with which the work webhook of a hub serves.
+// installedCertificates are those with which the webhooks of a hub serve.
 func installedCertificates(t *testing.T, cm *operatorv1.ClusterManager) []client.Object {
 	t.Helper()
 	certificates, err := servingcerts.Renew(installedAt, namespaceOf(cm), authorityName,
-		[]servingcerts.Server{{Secret: fleet.SecretWorkServing, Hosts: []string{formerHost}}}, servingcerts.Stored{})
+		[]servingcerts.Server{
+			{Secret: fleet.SecretRegistrationServing, Hosts: []string{formerHost}},
+			{Secret: fleet.SecretWorkServing, Hosts: []string{formerHost}},
+			{Secret: fleet.SecretAddOnServing, Hosts: []string{formerHost}},
+		}, servingcerts.Stored{})
 	if err != nil {
 		t.Fatal(err)
 	}

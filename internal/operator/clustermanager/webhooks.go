@@ -258,7 +258,7 @@ func trust(ctx context.Context, hub client.Client, desired client.Object) error 
 	}
 	current := clientConfigs(desired)
 	for name, config := range clientConfigs(live) {
-		if now, found := current[name]; found {
+		if now, found := current[name]; found && len(now.CABundle) > 0 {
 			config.CABundle = now.CABundle
 		}
 	}

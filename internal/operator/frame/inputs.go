@@ -78,8 +78,8 @@ func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, acce
 }
 
 // RenewedKubeconfigs are those of the Secrets that there are, with new tokens where these are due, and how long the tokens are good:
-// without them, what is installed would end. A Secret says itself which account it is of. One that is of an account on another cluster, or
-// of a former one, is left out.
+// without them, what is installed would end. A Secret says itself which account it is of. One that says nothing, or is of an account on
+// another cluster, or of a former one, is left out.
 func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, names ...types.NamespacedName) (
 	secrets []client.Object, good time.Duration, err error,
 ) {
@@ -89,7 +89,7 @@ func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluste
 		if err != nil {
 			return nil, 0, err
 		}
-		if stored == nil {
+		if stored == nil || remote.AccountOf(stored).Name == "" {
 			continue
 		}
 		account := remote.Account{Cluster: cluster.Client, Access: access, Name: remote.AccountOf(stored)}

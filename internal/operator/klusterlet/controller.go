@@ -183,7 +183,8 @@ func (c *Controller) prune(ctx context.Context, l layout, p plan, managed manage
 	return errors.Join(c.pruneOn(ctx, l, managed.Cluster, p.managed), c.pruneOn(ctx, l, c.Management, onManagement))
 }
 
-// pruneOn prunes one of the clusters. A namespace that has another use is left there.
+// pruneOn prunes one of the clusters. A namespace that has another use is left there, and released once nothing in it is kept: what is kept
+// would not be found again without the labels of its namespace.
 func (c *Controller) pruneOn(ctx context.Context, l layout, cluster *apply.Cluster, keep []client.Object) error {
 	made, err := cluster.List(ctx, l.klusterlet.Name, namespaces)
 	if err != nil {
@@ -198,5 +199,10 @@ func (c *Controller) pruneOn(ctx context.Context, l layout, cluster *apply.Clust
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	return release(ctx, cluster, used)
+	return release(ctx, cluster, slices.DeleteFunc(used, func(namespace client.Object) bool { return isNamespaceOfAny(keep, namespace) }))
+}
+
+// isNamespaceOfAny reports whether any of the objects is in a namespace.
+func isNamespaceOfAny(objects []client.Object, namespace client.Object) bool {
+	return slices.ContainsFunc(objects, func(o client.Object) bool { return o.GetNamespace() == namespace.GetName() })
 }

@@ -86,9 +86,9 @@ func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Error
 }
 
 // keepPredecessors keeps works that wait for a successor: a cluster that gets its objects from another placement now does not lose them in
-// between. They wait until the rollout of that placement has reached the cluster, or no placement selects the cluster any more. While it is
-// not known what a placement selects, these are also the works of placements that have left the set or select no cluster any more, where
-// the namespace of the set has a right to the cluster.
+// between. They wait until the rollout of that placement has reached the cluster or stops, or no placement selects the cluster any more.
+// While it is not known what a placement selects, these are also the works of placements that have left the set or select no cluster any
+// more, where the namespace of the set has a right to the cluster.
 func (c *Controller) keepPredecessors(ctx context.Context, s *snapshot) error {
 	leaving := s.leaving()
 	awaiting := s.awaitSuccessor(leaving)
@@ -127,7 +127,7 @@ func (s *snapshot) awaitSuccessor(leaving map[string][]*work) map[*work]bool {
 	for _, p := range s.placements {
 		for _, cluster := range p.selected {
 			for _, w := range leaving[cluster.Name] {
-				if !s.replaces(p.works[cluster.Name], w) {
+				if !s.replaces(p, p.works[cluster.Name], w) {
 					awaiting[w] = true
 				}
 			}
@@ -137,10 +137,13 @@ func (s *snapshot) awaitSuccessor(leaving map[string][]*work) map[*work]bool {
 }
 
 // replaces reports whether a successor is applied, and has what the cluster is to have: the template, or the same as the work that leaves.
-// Without the second, a rollout that has stopped before it reaches the cluster would keep works from which the cluster needs nothing.
-func (s *snapshot) replaces(successor, leaving *work) bool {
+// A rollout that has stopped gives the cluster nothing else, and what the work has more may be why.
+func (s *snapshot) replaces(p *placement, successor, leaving *work) bool {
 	if !successor.applied() {
 		return false
+	}
+	if p.plan.Phase == rollout.Stopped {
+		return true
 	}
 	same, err := s.upToDate(successor.Namespace, successor)
 	return err == nil && same || sameSpec(&successor.Spec, &leaving.Spec)

@@ -250,6 +250,8 @@ func TestNoDeletionWithEarlierTemplate(t *testing.T) {
 		"the rollout goes on": {ref("p"), goOn, []string{"p", "q"}, []string{"q"}},
 		"nobody selects the cluster": {ref("p"), func(t *testing.T, h *hub) { h.decide(t, decision("q", 1, 0, "c1")) },
 			[]string{"p", "q"}, nil},
+		"the rollout stops": {ref("p"), func(t *testing.T, h *hub) { h.report(t, []string{"c1"}, "Degraded", "True") },
+			[]string{"p", "q"}, []string{"q"}},
 		"the same template": {oneByOne, goOn, []string{"q"}, []string{"q"}},
 	} {
 		for how, remaining := range map[string][]workv1alpha1.LocalPlacementReference{
