@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/broker/access"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/resource"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -91,6 +92,9 @@ func decidedOtherwise(before, now *clusterv1.ManagedCluster) bool {
 
 // Prepare implements broker.Service.
 func (c *clusters) Prepare(event *cloudevents.Event, eventType cloudevents.Type, cluster string) (*broker.Write, error) {
+	if err := checkQuantities(event); err != nil {
+		return nil, unreadable(err)
+	}
 	sent := &clusterv1.ManagedCluster{}
 	if err := resource.Decode(event, sent); err != nil {
 		return nil, unreadable(err)
@@ -109,6 +113,31 @@ func (c *clusters) Prepare(event *cloudevents.Event, eventType cloudevents.Type,
 			Do: func(ctx context.Context, _ *access.Caller) error { return c.updateStatus(ctx, sent) }}, nil
 	}
 	return nil, unsupported(eventType, "create and update its ManagedCluster, and update the status")
+}
+
+// quantities has the fields of a ManagedCluster with quantities. JSON is read into it as into a ManagedCluster: with keys in any case, and
+// repeated ones.
+type quantities struct {
+	Status struct {
+		Capacity    map[string]quantity `json:"capacity"`
+		Allocatable map[string]quantity `json:"allocatable"`
+	} `json:"status"`
+}
+
+// quantity is checked where a [k8s.io/apimachinery/pkg/api/resource.Quantity] would be parsed.
+type quantity struct{}
+
+// UnmarshalJSON implements json.Unmarshaler. Like that of Quantity, it takes a string or a number, and knows no escapes.
+func (*quantity) UnmarshalJSON(value []byte) error {
+	return budget.Quantity(strings.Trim(string(value), `"`))
+}
+
+// checkQuantities fails if it would take too long to read the quantities in the data of an event. There may be no data.
+func checkQuantities(event *cloudevents.Event) error {
+	if len(event.Data) == 0 {
+		return nil
+	}
+	return event.ReadData(&quantities{})
 }
 
 // create asks for the cluster to be taken in, as an agent may: with how it is reached, and annotations of agents. Who asks, the hub notes.

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -179,6 +180,14 @@ func TestAttackers(t *testing.T) {
 		"change a work":                {spec(cloudevents.ManifestBundles, cloudevents.Update), manifestbundle.Spec{}},
 		"status of a work without UID": {statusOf(cloudevents.ManifestBundles), manifestbundle.Status{}},
 		"no object":                    {statusOf(cloudevents.ManagedClusters), []string{"c1"}},
+		"quantity that takes minutes": {spec(cloudevents.ManagedClusters, cloudevents.Create),
+			sized(`"status": {"capacity": {"cpu": "1e-300000000"}}`)},
+		"allocatable quantity": {statusOf(cloudevents.ManagedClusters), sized(`"status": {"allocatable": {"cpu": "1e-300000000"}}`)},
+		"number":               {statusOf(cloudevents.ManagedClusters), sized(`"status": {"capacity": {"cpu": 1e-300000000}}`)},
+		"quantity in space":    {statusOf(cloudevents.ManagedClusters), sized(`"status": {"capacity": {"cpu": " 1e-300000000 "}}`)},
+		"keys in another case": {statusOf(cloudevents.ManagedClusters), sized(`"STATUS": {"Capacity": {"cpu": "1e-300000000"}}`)},
+		"repeated keys": {statusOf(cloudevents.ManagedClusters),
+			sized(`"status": {"capacity": {"cpu": "1e-300000000"}}, "status": {"capacity": {"cpu": "1"}}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,6 +202,11 @@ func TestAttackers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sized is the ManagedCluster of c1 with more members.
+func sized(members string) json.RawMessage {
+	return json.RawMessage(`{"metadata": {"name": "c1"}, ` + members + `}`)
 }
 
 func request(cluster string) *certificatesv1.CertificateSigningRequest {

@@ -17,12 +17,13 @@ const (
 )
 
 // Quantity fails if a text is a resource quantity, such as 1e1000000000, with a larger exponent than users need. It ignores texts that
-// are no quantities, which fail where they are parsed. Call it before a quantity is parsed, and so before an object is read into a type
-// with quantities. The CRDs have the same bounds, from tools/crd-quantities.sed.
+// are no quantities, which fail where they are parsed; space around a quantity is none of it, as in JSON. Call it before a quantity is
+// parsed, and so before an object is read into a type with quantities. The CRDs have the same bounds, from tools/crd-quantities.sed.
 func Quantity(quantity string) error {
 	if err := Length("a quantity", len(quantity), mostQuantityBytes); err != nil {
 		return err
 	}
+	quantity = strings.TrimSpace(quantity)
 	i := strings.IndexAny(quantity, "eE")
 	if i < 0 {
 		return nil
