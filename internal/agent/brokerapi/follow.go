@@ -20,8 +20,8 @@ import (
 const (
 	// firstResubscription is the longest pause after a subscription that worked. Agents of a fleet do not come back at the same moment.
 	firstResubscription = time.Second
-	// endOfResync is how long after its answer to a resync request a broker may take to send everything.
-	endOfResync = 10 * time.Second
+	// endOfResync is how long a broker that has taken a resync request may send nothing before the end of its answer.
+	endOfResync = 30 * time.Second
 	// attemptTimeout is how long a reader waits for a subscription and for what the hub has.
 	attemptTimeout = 30 * time.Second
 )
@@ -153,6 +153,7 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 		if err != nil {
 			return lived, err
 		}
+		resync.hear()
 		if resync.isEnd(event) {
 			c.synced(resync)
 			lived = true
@@ -187,11 +188,13 @@ type resync struct {
 	version int64 // of the store, when the request was made
 	stop    context.CancelFunc
 	over    <-chan struct{}
+	heard   chan struct{} // has one when something came
 }
 
 func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load()}
+	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
+		heard: make(chan struct{}, 1)}
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
 	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
 	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
@@ -205,18 +208,37 @@ func (c *collection) startResync(ctx context.Context, subscription cloudevents.S
 			subscription.End(err)
 			return
 		}
-		late := c.api.Clock.NewTimer(endOfResync)
-		defer late.Stop()
+		c.awaitEnd(ctx, r, subscription)
+	}()
+	return r
+}
+
+// awaitEnd gives a resync up if nothing comes for too long, and the subscription with it, unless the collection has what the hub has.
+func (c *collection) awaitEnd(ctx context.Context, r *resync, subscription cloudevents.Subscription) {
+	late := c.api.Clock.NewTimer(endOfResync)
+	defer late.Stop()
+	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-r.heard:
+			late.Reset(endOfResync)
 		case <-late.C():
 			r.end()
 			if !c.isLive() {
 				subscription.End(status.Error(codes.Unavailable, errNoResync.Error()))
 			}
+			return
 		}
-	}()
-	return r
+	}
+}
+
+// hear notes that the hub sends something. Of an answer with many objects, each event may take a while.
+func (r *resync) hear() {
+	select {
+	case r.heard <- struct{}{}:
+	default:
+	}
 }
 
 func (r *resync) isEnd(event *cloudevents.Event) bool {
