@@ -17,6 +17,9 @@ type errorMessage struct {
 	ErrStatus *metav1.Status `json:"ErrStatus,omitempty"`
 }
 
+// ErrTooLarge says that a transport cannot carry an event, however often it is sent.
+var ErrTooLarge = errors.New("the event is too large")
+
 // PublishError returns the error of gRPC that tells a client what the API of the hub has said, so that the client knows a conflict from an
 // absent resource. An error of another origin is an internal one of the API to the client.
 func PublishError(err error) error {

@@ -1,8 +1,8 @@
 // Package manifestbundle has the form in which events carry ManifestWorks between a hub and its agents.
 //
-// An event of the subresource spec has the work's spec as data, and the metadata of the work in the extension metadata. One of a work that
-// is being deleted has the time of that, and no data. An event of the subresource status has the status as data. The resource ID is the UID
-// of the work, the resource version its generation.
+// An event of the subresource spec has the work's spec as data, and the metadata of the work in the extension metadata: all but what it has
+// for those who write it alone, which may be as large as the spec. One of a work that is being deleted has the time of that, and no data. An
+// event of the subresource status has the status as data. The resource ID is the UID of the work, the resource version its generation.
 package manifestbundle
 
 import (
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -90,6 +91,7 @@ func newEvent(source string, subResource cloudevents.SubResource, action cloudev
 	event.Extensions[cloudevents.ExtensionResourceVersion] = int32(work.Generation)
 	metadata := work.ObjectMeta.DeepCopy()
 	metadata.ManagedFields = nil
+	delete(metadata.Annotations, corev1.LastAppliedConfigAnnotation)
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return nil, fmt.Errorf("the metadata of ManifestWork %s/%s: %w", work.Namespace, work.Name, err)

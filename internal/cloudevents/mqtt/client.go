@@ -180,7 +180,7 @@ func (c *Client) subscribe(ctx context.Context, connection *autopaho.ConnectionM
 }
 
 // Send hands an event over to the broker, and waits until the broker has it, unless the quality of service is 0. It fails while there is no
-// connection.
+// connection, and with [cloudevents.ErrTooLarge] for an event that MQTT cannot carry.
 func (c *Client) Send(ctx context.Context, event *cloudevents.Event) error {
 	topic, err := c.options.Routes.To(event)
 	if err != nil {
@@ -188,6 +188,10 @@ func (c *Client) Send(ctx context.Context, event *cloudevents.Event) error {
 	}
 	message := toMessage(event)
 	message.Topic, message.QoS = topic, qosOf(c.options.Config.PubQoS)
+	if err := checkSize(message); err != nil {
+		return fmt.Errorf("send event %s of type %s about resource %s: %w", event.ID, event.Type,
+			event.Text(cloudevents.ExtensionResourceID), err)
+	}
 	if _, err := c.connection.Publish(ctx, message); err != nil {
 		return fmt.Errorf("send event %s of type %s to topic %s: %w", event.ID, event.Type, topic, err)
 	}

@@ -7,13 +7,16 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +24,13 @@ import (
 	broker "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 	"github.com/mochi-mqtt/server/v2/listeners"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
 )
 
 func file(t *testing.T, content string) string {
@@ -146,6 +152,43 @@ func TestSend(t *testing.T) {
 		if got := await(t, "request", agent); got.event.ID != resync.ID {
 			t.Errorf("got %+v, want %+v", got.event, resync)
 		}
+	}
+}
+
+// CE-08: a work that was written by kubectl apply is sent without kubectl's copy of it, which MQTT may be unable to carry. A work with too
+// much other metadata fails, alone.
+func TestLargeMetadata(t *testing.T) {
+	t.Parallel()
+	address, stop := startBroker(t, "")
+	defer stop()
+	source, _, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
+	_, toAgent, agentReady := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
+	await(t, "subscription", sourceReady)
+	await(t, "subscription", agentReady)
+	send := func(annotation string) error {
+		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "u", Generation: 1,
+			Annotations: map[string]string{"a": "b", annotation: strings.Repeat("x", 70_000)}}}
+		event, err := manifestbundle.EncodeSpec("s", cloudevents.Create, work, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return source.Send(t.Context(), event)
+	}
+	err := send("example.com/notes")
+	if !errors.Is(err, cloudevents.ErrTooLarge) || !strings.Contains(err.Error(), "resource u: ") {
+		t.Errorf("got %v", err)
+	}
+	if err := send("kubectl.kubernetes.io/last-applied-configuration"); err != nil {
+		t.Fatal(err)
+	}
+	work, err := manifestbundle.DecodeSpec(await(t, "work", toAgent).event)
+	if err != nil || work.Name != "w" || !maps.Equal(work.Annotations, map[string]string{"a": "b"}) {
+		t.Errorf("got %+v, %v", work, err)
+	}
+	select {
+	case <-sourceReady:
+		t.Error("the connection was lost")
+	default:
 	}
 }
 

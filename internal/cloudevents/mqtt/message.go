@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -44,6 +45,19 @@ func toMessage(event *cloudevents.Event) *paho.Publish {
 		message.Properties.ContentType = jsonMediaType
 	}
 	return message
+}
+
+// mostProperty is how many bytes of a property MQTT carries. What is longer would be cut.
+const mostProperty = math.MaxUint16
+
+func checkSize(message *paho.Publish) error {
+	for _, property := range message.Properties.User {
+		if len(property.Value) > mostProperty {
+			return fmt.Errorf("%w: its property %s has %d bytes, and MQTT carries at most %d; shorten labels and annotations of the resource",
+				cloudevents.ErrTooLarge, property.Key, len(property.Value), mostProperty)
+		}
+	}
+	return nil
 }
 
 // fromMessage fails for what is no event of version 1.0 in binary mode.

@@ -177,7 +177,7 @@ func checkSize(work, before *workv1.ManifestWork) error {
 }
 
 // answer sends to the agent of a cluster what it does not know in its present generation, what is being deleted, and what has gone. A
-// restored backup sets generations back.
+// restored backup sets generations back. A work that is too large to be sent holds up no other.
 func (c *Controller) answer(ctx context.Context, cluster string) error {
 	c.mu.Lock()
 	versions, pending := c.resyncs[cluster]
@@ -217,7 +217,10 @@ func (c *Controller) sendChanged(ctx context.Context, cluster string, versions c
 				continue
 			}
 		}
-		if err := c.send(ctx, cloudevents.ResyncResponse, work); err != nil {
+		err := c.send(ctx, cloudevents.ResyncResponse, work)
+		if errors.Is(err, cloudevents.ErrTooLarge) {
+			log.FromContext(ctx).Error(err, "A work is left out of the answer to an agent", "cluster", cluster)
+		} else if err != nil {
 			return err
 		}
 	}

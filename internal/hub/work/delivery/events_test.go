@@ -25,13 +25,20 @@ import (
 )
 
 // recorded keeps what is sent, as ACTION UID.
-type recorded struct{ sent []string }
+type recorded struct {
+	sent []string
+	// tooLarge is the UID of a work that cannot be sent.
+	tooLarge string
+}
 
 // Start implements Transport.
 func (*recorded) Start(context.Context, Handlers) error { return nil }
 
 // Send implements Transport.
 func (r *recorded) Send(_ context.Context, event *cloudevents.Event) error {
+	if id := event.Text(cloudevents.ExtensionResourceID); id != "" && id == r.tooLarge {
+		return fmt.Errorf("send %s: %w", id, cloudevents.ErrTooLarge)
+	}
 	eventType, err := cloudevents.ParseType(event.Type)
 	r.sent = append(r.sent, string(eventType.Action)+" "+event.Text(cloudevents.ExtensionResourceID))
 	return err
@@ -39,11 +46,11 @@ func (r *recorded) Send(_ context.Context, event *cloudevents.Event) error {
 
 // An agent that requests a resync gets the works that it does not know in their present generation, or has not reported on in that, and
 // then what has gone. A work that the API itself has in an earlier generation than the agent knows is from a backup, and sets the agent
-// back; one that the cache alone has so does not.
+// back; one that the cache alone has so does not. One that is too large to be sent holds up no other.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	works := func(behind int64) (works []client.Object) {
-		for name, generation := range map[string]int64{"a-same": 3, "b-newer": 4, "c-restored": 2, "d-new": 1, "f-unreported": 3,
+		for name, generation := range map[string]int64{"a-same": 3, "b-large": 4, "b-newer": 4, "c-restored": 2, "d-new": 1, "f-unreported": 3,
 			"g-behind": behind} {
 			work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, UID: types.UID(name), Generation: generation}}
 			if name != "f-unreported" {
@@ -53,7 +60,7 @@ func TestAnswer(t *testing.T) {
 		}
 		return works
 	}
-	transport := &recorded{}
+	transport := &recorded{tooLarge: "b-large"}
 	c := newController(t, transport, works(2)...)
 	c.reader = newController(t, transport, works(3)...).client
 	for _, known := range []string{"a-same", "b-newer", "c-restored", "e-gone", "f-unreported", "g-behind"} {
