@@ -1,8 +1,8 @@
 // Package manifestbundle has the form in which events carry ManifestWorks between a hub and its agents.
 //
 // An event of the subresource spec has the work's spec as data, and the metadata of the work in the extension metadata: all but what it has
-// for those who write it alone, which may be as large as the spec. One of a work that is being deleted has the time of that, and no data. An
-// event of the subresource status has the status as data. The resource ID is the UID of the work, the resource version its generation.
+// for those who write it alone, which may be as large as the spec. One of a work that is being deleted has the time of that, and no data.
+// An event of the subresource status has the status as data. The resource ID is the UID of the work, the resource version its generation.
 package manifestbundle
 
 import (

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eclipse/paho.golang/autopaho"
@@ -25,7 +26,11 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
+	// shortLived is how long a connection lasts at most whose broker may have ended it for what it was sent, and will do so again.
+	shortLived = 10 * time.Second
 )
+
+var retries = autopaho.NewExponentialBackoff(firstRetry/2, lastRetry, firstRetry, 2)
 
 // Options say how to connect, and what to do with events.
 type Options struct {
@@ -46,9 +51,11 @@ type Client struct {
 	options    Options
 	dialer     tcp.Dialer
 	connection *autopaho.ConnectionManager
+	limit      atomic.Uint32 // of bytes in a message to the broker, 0 for none
 
 	mu   sync.Mutex
 	end  context.CancelFunc // of the context of what the current connection has begun
+	up   time.Time          // when the last connection was made
 	conn net.Conn           // the last that was dialed
 }
 
@@ -60,7 +67,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 		ServerUrls:       []*url.URL{{Host: options.Config.BrokerHost}},
 		KeepAlive:        options.Config.keepAlive(),
 		ConnectTimeout:   options.Config.dialTimeout(),
-		ReconnectBackoff: autopaho.NewExponentialBackoff(firstRetry/2, lastRetry, firstRetry, 2),
+		ReconnectBackoff: c.pause,
 		ConnectUsername:  options.Config.Username,
 		ConnectPassword:  []byte(options.Config.Password),
 		ConnectPacketBuilder: func(packet *paho.Connect, _ *url.URL) (*paho.Connect, error) {
@@ -68,8 +75,9 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 			return packet, nil
 		},
 		AttemptConnection: c.dial,
-		OnConnectionUp: func(connection *autopaho.ConnectionManager, _ *paho.Connack) {
+		OnConnectionUp: func(connection *autopaho.ConnectionManager, answer *paho.Connack) {
 			logger.Info("Connected to the MQTT broker")
+			c.limit.Store(maximumPacketSize(answer))
 			go c.subscribe(c.newConnection(ctx), connection, logger)
 		},
 		OnConnectionDown: func() bool {
@@ -145,8 +153,20 @@ func (c *Client) newConnection(ctx context.Context) context.Context {
 	c.stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.up = time.Now()
 	ctx, c.end = context.WithCancel(ctx)
 	return ctx
+}
+
+// pause is how long to wait before an attempt to connect. The first one after a lost connection, which is number 0, is made at once, unless
+// that was short-lived.
+func (c *Client) pause(attempt int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if attempt == 0 && time.Since(c.up) < shortLived {
+		return firstRetry
+	}
+	return retries(attempt)
 }
 
 func (c *Client) stop() {
@@ -180,7 +200,7 @@ func (c *Client) subscribe(ctx context.Context, connection *autopaho.ConnectionM
 }
 
 // Send hands an event over to the broker, and waits until the broker has it, unless the quality of service is 0. It fails while there is no
-// connection, and with [cloudevents.ErrTooLarge] for an event that MQTT cannot carry.
+// connection, and with [cloudevents.ErrTooLarge] for an event that MQTT cannot carry, or the broker does not take.
 func (c *Client) Send(ctx context.Context, event *cloudevents.Event) error {
 	topic, err := c.options.Routes.To(event)
 	if err != nil {
@@ -188,7 +208,7 @@ func (c *Client) Send(ctx context.Context, event *cloudevents.Event) error {
 	}
 	message := toMessage(event)
 	message.Topic, message.QoS = topic, qosOf(c.options.Config.PubQoS)
-	if err := checkSize(message); err != nil {
+	if err := checkSize(message, c.limit.Load()); err != nil {
 		return fmt.Errorf("send event %s of type %s about resource %s: %w", event.ID, event.Type,
 			event.Text(cloudevents.ExtensionResourceID), err)
 	}

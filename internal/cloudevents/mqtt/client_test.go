@@ -18,12 +18,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eclipse/paho.golang/paho"
 	broker "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 	"github.com/mochi-mqtt/server/v2/listeners"
+	"github.com/mochi-mqtt/server/v2/packets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -45,14 +47,19 @@ func file(t *testing.T, content string) string {
 // startBroker serves at the address until the function is called; an empty address means any.
 func startBroker(t *testing.T, address string) (at string, stop func()) {
 	t.Helper()
-	return startBrokerWithTLS(t, address, nil)
+	return startBrokerWith(t, address, nil, 0)
 }
 
-func startBrokerWithTLS(t *testing.T, address string, secure *tls.Config) (at string, stop func()) {
+// startBrokerWith starts a broker that takes messages up to a size; 0 stands for any.
+func startBrokerWith(t *testing.T, address string, secure *tls.Config, limit uint32) (at string, stop func()) {
 	t.Helper()
-	server := broker.New(&broker.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err := server.AddHook(new(auth.AllowHook), nil); err != nil {
-		t.Fatal(err)
+	capabilities := broker.NewDefaultServerCapabilities()
+	capabilities.MaximumPacketSize = limit
+	server := broker.New(&broker.Options{Capabilities: capabilities, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	for _, hook := range []broker.Hook{new(auth.AllowHook), &limitHook{limit: limit}} {
+		if err := server.AddHook(hook, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if address == "" {
 		address = "127.0.0.1:0"
@@ -69,6 +76,26 @@ func startBrokerWithTLS(t *testing.T, address string, secure *tls.Config) (at st
 			t.Error(err)
 		}
 	}
+}
+
+// limitHook has a broker tell clients how large messages may be.
+type limitHook struct {
+	broker.HookBase
+	limit uint32
+}
+
+// ID implements broker.Hook.
+func (*limitHook) ID() string { return "limit" }
+
+// Provides implements broker.Hook.
+func (*limitHook) Provides(method byte) bool { return method == broker.OnPacketEncode }
+
+// OnPacketEncode implements broker.Hook.
+func (h *limitHook) OnPacketEncode(_ *broker.Client, packet packets.Packet) packets.Packet {
+	if packet.FixedHeader.Type == packets.Connack {
+		packet.Properties.MaximumPacketSize = h.limit
+	}
+	return packet
 }
 
 type received struct {
@@ -192,6 +219,59 @@ func TestLargeMetadata(t *testing.T) {
 	}
 }
 
+// CE-08: an event that is too large for the broker fails, and those after it go by the same connection.
+func TestLargeEvent(t *testing.T) {
+	t.Parallel()
+	address, stop := startBrokerWith(t, "", nil, 10<<10)
+	defer stop()
+	source, _, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
+	_, toAgent, agentReady := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
+	await(t, "subscription", sourceReady)
+	await(t, "subscription", agentReady)
+	event := eventOf(cloudevents.Spec, cloudevents.Create, cloudevents.ExtensionClusterName, "c1")
+	event.Data = []byte(`"` + strings.Repeat("x", 20<<10) + `"`)
+	if err := source.Send(t.Context(), event); !errors.Is(err, cloudevents.ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	event.Data = []byte(`"` + strings.Repeat("x", 9<<10) + `"`)
+	if err := source.Send(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, "event", toAgent); len(got.event.Data) != len(event.Data) {
+		t.Errorf("got %d bytes", len(got.event.Data))
+	}
+	select {
+	case <-sourceReady:
+		t.Error("the connection was lost")
+	default:
+	}
+}
+
+// CE-07: the first attempt after a lost connection comes at once; after one that did not last, it does not, so that a broker that ends each
+// connection is not called in a loop.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Client{}
+		for name, test := range map[string]struct {
+			up      time.Time
+			attempt int
+			from    time.Duration
+			to      time.Duration
+		}{
+			"no connection before":  {time.Time{}, 0, 0, 0},
+			"lost":                  {time.Now().Add(-shortLived), 0, 0, 0},
+			"lost soon":             {time.Now().Add(1 - shortLived), 0, firstRetry, firstRetry},
+			"the broker stays away": {time.Now(), 1, firstRetry / 2, firstRetry},
+		} {
+			c.up = test.up
+			if got := c.pause(test.attempt); got < test.from || got > test.to {
+				t.Errorf("%s: the pause is %s, want %s to %s", name, got, test.from, test.to)
+			}
+		}
+	})
+}
+
 // CE-07: a client whose broker was away is connected again by itself, and tells that it may have missed something.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
@@ -251,11 +331,11 @@ func TestCertificateReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := make(chan string, 100)
-	address, stop := startBrokerWithTLS(t, "", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+	address, stop := startBrokerWith(t, "", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAnyClientCert, VerifyConnection: func(state tls.ConnectionState) error {
 			clients <- state.PeerCertificates[0].Subject.CommonName
 			return nil
-		}})
+		}}, 0)
 	defer stop()
 	dir := t.TempDir()
 	writeClient(t, dir, "first")

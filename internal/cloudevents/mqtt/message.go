@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -50,14 +51,32 @@ func toMessage(event *cloudevents.Event) *paho.Publish {
 // mostProperty is how many bytes of a property MQTT carries. What is longer would be cut.
 const mostProperty = math.MaxUint16
 
-func checkSize(message *paho.Publish) error {
+// checkSize fails for a message that would not arrive as it is. limit is how many bytes the broker takes, 0 for any number: it ends the
+// connection when it gets more.
+func checkSize(message *paho.Publish, limit uint32) error {
 	for _, property := range message.Properties.User {
 		if len(property.Value) > mostProperty {
 			return fmt.Errorf("%w: its property %s has %d bytes, and MQTT carries at most %d; shorten labels and annotations of the resource",
 				cloudevents.ErrTooLarge, property.Key, len(property.Value), mostProperty)
 		}
 	}
+	size, err := message.Packet().WriteTo(io.Discard)
+	if err != nil {
+		return err
+	}
+	if limit > 0 && size > int64(limit) {
+		return fmt.Errorf("%w: it has %d bytes, and the MQTT broker takes at most %d; raise its maximum packet size, or split the resource",
+			cloudevents.ErrTooLarge, size, limit)
+	}
 	return nil
+}
+
+// maximumPacketSize is how many bytes a broker says that it takes at once; 0 if it does not say.
+func maximumPacketSize(answer *paho.Connack) uint32 {
+	if answer.Properties == nil || answer.Properties.MaximumPacketSize == nil {
+		return 0
+	}
+	return *answer.Properties.MaximumPacketSize
 }
 
 // fromMessage fails for what is no event of version 1.0 in binary mode.
