@@ -409,6 +409,28 @@ func TestGoneByMistake(t *testing.T) {
 	eventually(t, "the work is there again", func() bool { return get() == nil })
 }
 
+// CE-05 CE-07: a work is gone, too, when its source answers to a resync request as those of the SDK do: with the time at which it was
+// deleted, and nothing else.
+func TestGoneFromSDK(t *testing.T) {
+	t.Parallel()
+	h := newTestHub(t)
+	work := newWork("a")
+	h.put(cloudevents.ManifestBundles, work)
+	_, c := h.api(t)
+	get := func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(work), &workv1.ManifestWork{}) }
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	answer := gone(cloudevents.ManifestBundles, string(work.UID))
+	answer.Type = cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Spec,
+		Action: cloudevents.ResyncResponse}.String()
+	answer.Extensions[cloudevents.ExtensionDeletedAt] = time.Now()
+	h.mu.Lock()
+	h.notify(cloudevents.ManifestBundles, answer)
+	h.mu.Unlock()
+	eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
+}
+
 // WK-14 CE-07: a hub that still waits for the end of a work which the agent has reported to have left the cluster is notified again, each
 // time the same. Of a work that the hub itself has said to be gone, the agent says nothing.
 func TestDeletedIsReportedAgain(t *testing.T) {

@@ -30,15 +30,14 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 	if err != nil {
 		return false, err
 	}
-	// Brokers send works that are being deleted by the action for what is gone, too. One that the agent has to finalize is not gone.
-	deleting := work.DeletionTimestamp != nil && work.Name != "" && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
-	if action == cloudevents.Delete && !deleting {
+	if manifestbundle.IsGone(action, work) {
 		return false, c.remove(string(work.UID))
 	}
 	if work.Namespace != c.api.Cluster || work.Name == "" {
 		return false, nil
 	}
-	if deleting && c.isReported(string(work.UID)) {
+	finalizing := work.DeletionTimestamp != nil && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
+	if finalizing && c.isReported(string(work.UID)) {
 		go c.api.reportDeleted(work)
 		return false, nil
 	}

@@ -3,7 +3,6 @@ package mqttbroker
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -13,7 +12,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
 	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // mostWaiting is how many events wait for the agent to take them, before the subscription is ended and started again.
@@ -94,23 +92,28 @@ func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 		return false
 	}
 	id, source := event.Text(cloudevents.ExtensionResourceID), mqtt.Source(topic)
-	if eventType.Action == cloudevents.Delete {
-		known, cleanUp := b.sources[id], isToBeCleanedUp(event)
-		if known == "" && cleanUp {
-			b.sources[id] = source // it is to know of the end, of which it may not have learned the first time
-		} else if known == source && !cleanUp {
+	known := b.sources[id]
+	switch {
+	case isGone(eventType.Action, event):
+		if known == source {
 			delete(b.sources, id)
 		}
 		return known == "" || known == source
+	case eventType.Action == cloudevents.Delete && known != "" && known != source:
+		return false
 	}
-	b.sources[id] = source
+	b.sources[id] = source // also of a work that is to be finalized: it is to know of the end, of which it may not have learned the first time
 	return true
 }
 
-// isToBeCleanedUp reports whether a work is still there for its agent to clean up. Its source is to know when that is done.
-func isToBeCleanedUp(event *cloudevents.Event) bool {
+// isGone reports whether a source says that it does not have a work. Only what says when the work was deleted can mean that; the rest,
+// which has all of the manifests, is not read for it.
+func isGone(action cloudevents.Action, event *cloudevents.Event) bool {
+	if action != cloudevents.Delete && event.Text(cloudevents.ExtensionDeletedAt) == "" {
+		return false
+	}
 	work, err := manifestbundle.DecodeSpec(event)
-	return err == nil && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
+	return err == nil && manifestbundle.IsGone(action, work)
 }
 
 // Publish returns when the broker has the event; what the hub makes of it nobody says.

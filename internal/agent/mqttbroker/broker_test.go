@@ -21,6 +21,13 @@ func specOf(action cloudevents.Action, cluster, id string) *cloudevents.Event {
 	return event
 }
 
+// unknownToSDK is what a source of the SDK answers about a work that it does not have.
+func unknownToSDK(id string) *cloudevents.Event {
+	event := specOf(cloudevents.ResyncResponse, "c1", id)
+	event.Extensions[cloudevents.ExtensionDeletedAt] = time.Now()
+	return event
+}
+
 // CE-08 O14: an agent takes events for its own cluster alone, and a source says of its own works alone that they are gone.
 func TestWhoseEvents(t *testing.T) {
 	t.Parallel()
@@ -34,7 +41,11 @@ func TestWhoseEvents(t *testing.T) {
 		{"a work", one, specOf(cloudevents.Create, "c1", "w"), true},
 		{"a work of another cluster", one, specOf(cloudevents.Create, "c2", "x"), false},
 		{"gone, says another source", two, specOf(cloudevents.Delete, "c1", "w"), false},
+		{"unknown to another source, of the SDK", two, unknownToSDK("w"), false},
 		{"gone, says its source", one, specOf(cloudevents.Delete, "c1", "w"), true},
+		{"a work of the other source", two, specOf(cloudevents.Create, "c1", "v"), true},
+		{"unknown to its source, of the SDK", two, unknownToSDK("v"), true},
+		{"unknown to a source of the SDK, of which nobody knows", two, unknownToSDK("mark"), true},
 		{"gone, of which nobody knows", two, specOf(cloudevents.Delete, "c1", "mark"), true},
 		{"something else", one, cloudevents.New("s", cloudevents.Type{DataType: cloudevents.Leases, SubResource: cloudevents.Spec,
 			Action: cloudevents.Update}, time.Now()), false},

@@ -18,6 +18,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // ConditionDeleted is the type of the condition by which an agent says that a work that is being deleted has left its cluster.
@@ -43,6 +44,17 @@ type Status struct {
 // IsReported reports whether the status of a work is of its present generation.
 func IsReported(work *workv1.ManifestWork) bool {
 	return slices.ContainsFunc(work.Status.Conditions, func(c metav1.Condition) bool { return c.ObservedGeneration == work.Generation })
+}
+
+// IsGone reports whether an event of an action, with the work that [DecodeSpec] returns, says that its source does not have the work any
+// more. Hubs say that by the action [cloudevents.Delete], which is also for works that wait for their agent to finalize them; sources of
+// the SDK by a time of deletion without the name of the work, as the answer to a resync request.
+func IsGone(action cloudevents.Action, work *workv1.ManifestWork) bool {
+	if work.DeletionTimestamp != nil && work.Name == "" {
+		return true
+	}
+	waits := work.DeletionTimestamp != nil && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
+	return action == cloudevents.Delete && !waits
 }
 
 // EncodeSpec returns an event of now with the spec of a work, for the cluster whose namespace the work is in.
@@ -101,7 +113,7 @@ func newEvent(source string, subResource cloudevents.SubResource, action cloudev
 }
 
 // DecodeSpec returns the work of an event that [EncodeSpec] made. It has no status, and no spec if it is being deleted or is gone. Of a
-// work that a source does not know, all that an event of the action [cloudevents.Delete] tells is the UID and the namespace.
+// work that a source does not know, all that an event tells is the UID and the namespace.
 func DecodeSpec(event *cloudevents.Event) (*workv1.ManifestWork, error) {
 	work, eventType, err := decode(event, cloudevents.Spec)
 	if err != nil {

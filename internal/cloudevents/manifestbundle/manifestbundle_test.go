@@ -11,6 +11,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 var now = time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC)
@@ -84,6 +85,37 @@ func TestDeletion(t *testing.T) {
 		got, err := DecodeSpec(event)
 		if err != nil || len(event.Data) > 0 || got.Name != "w" || got.DeletionTimestamp == nil || !got.DeletionTimestamp.Time.Equal(test.want) {
 			t.Errorf("%s: event %+v, work %+v, %v", name, event, got, err)
+		}
+	}
+}
+
+// CE-05 WK-14: a work is gone when its source says so in the words of a hub or of the SDK, and not while its agent has to finalize it.
+func TestIsGone(t *testing.T) {
+	t.Parallel()
+	named := metav1.ObjectMeta{Name: "w"}
+	finalized := metav1.ObjectMeta{Name: "w", Finalizers: []string{fleet.FinalizerManifestWorkCleanup}}
+	for name, test := range map[string]struct {
+		action  cloudevents.Action
+		deleted bool
+		work    metav1.ObjectMeta
+		want    bool
+	}{
+		"is there":                                {cloudevents.Update, false, named, false},
+		"is being deleted":                        {cloudevents.Update, true, named, false},
+		"a deletion":                              {cloudevents.Delete, true, named, true},
+		"a deletion without a time":               {cloudevents.Delete, false, finalized, true},
+		"a deletion of a work to be finalized":    {cloudevents.Delete, true, finalized, false},
+		"a deletion of what is unknown":           {cloudevents.Delete, false, metav1.ObjectMeta{}, true},
+		"the answer of the SDK":                   {cloudevents.ResyncResponse, true, metav1.ObjectMeta{}, true},
+		"the answer of the SDK of what it has":    {cloudevents.ResyncResponse, true, named, false},
+		"the answer about a work to be finalized": {cloudevents.ResyncResponse, true, finalized, false},
+	} {
+		work := &workv1.ManifestWork{ObjectMeta: test.work}
+		if test.deleted {
+			work.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		if got := IsGone(test.action, work); got != test.want {
+			t.Errorf("%s: gone: %t", name, got)
 		}
 	}
 }
