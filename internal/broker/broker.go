@@ -47,7 +47,7 @@ type Broker struct {
 // New returns a Broker without services.
 func New(o Options) *Broker {
 	return &Broker{Options: o, services: map[cloudevents.DataType]Service{},
-		registry: registry{subscriptions: map[topic]map[*subscription]struct{}{}}, stopped: make(chan struct{})}
+		registry: newRegistry(), stopped: make(chan struct{})}
 }
 
 // Serve adds services. It is called before the first call of a client.

@@ -15,8 +15,13 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/pb"
 )
 
-// mostSubscriptions is how many may be open to one kind of one cluster. Its agent has one, and add-ons may have some.
-const mostSubscriptions = 100
+// How many subscriptions a user may have.
+const (
+	// mostSubscriptions is for one kind of one cluster. Its agent has one, and add-ons may have some.
+	mostSubscriptions = 100
+	// mostOfUser is for everything. Clusters that join have two each until they are accepted, and many have one bootstrap credential.
+	mostOfUser = 20_000
+)
 
 // subscription is one call of Subscribe.
 type subscription struct {
