@@ -225,7 +225,8 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 
 // missed returns what is not known in its present version, or being deleted, and what is known and does not exist any more. A server that
 // has just begun to read may not have heard yet of a resource that exists, or of its latest version, so the API itself is asked about
-// those. A resource that has an earlier version there than is known is from a backup.
+// those. A resource that has an earlier version there than is known is from a backup. The mark at the end of a request is gone after all
+// others.
 func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cloudevents.ResourceVersion) (changed, gone []Ref,
 	err error) {
 	if err := catalogue.Start(ctx); err != nil {
@@ -235,8 +236,12 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown := make(map[string]int64, len(known))
+	unknown, marks := make(map[string]int64, len(known)), []Ref{}
 	for _, one := range known {
+		if strings.HasPrefix(one.ResourceID, cloudevents.EndMark) {
+			marks = append(marks, Ref{UID: types.UID(one.ResourceID)})
+			continue
+		}
 		unknown[one.ResourceID] = one.ResourceVersion
 	}
 	ahead := map[types.UID]Ref{}
@@ -252,7 +257,7 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 		delete(unknown, string(version.UID))
 	}
 	if len(unknown) == 0 {
-		return changed, nil, nil
+		return changed, marks, nil
 	}
 	existing, err := catalogue.Existing(ctx, cluster)
 	if err != nil {
@@ -268,7 +273,7 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 			changed = append(changed, ref)
 		}
 	}
-	return changed, gone, nil
+	return changed, append(gone, marks...), nil
 }
 
 // Subscribe implements pb.CloudEventServiceServer.

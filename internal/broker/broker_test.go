@@ -83,6 +83,7 @@ type works struct {
 	mu       sync.Mutex
 	versions map[string][]broker.Version
 	existing map[types.UID]int64
+	listed   int // how often the API itself was asked
 	wrote    []string
 	err      error
 }
@@ -113,6 +114,9 @@ func (w *works) Versions(_ context.Context, cluster string) ([]broker.Version, e
 }
 
 func (w *works) Existing(context.Context, string) (map[types.UID]int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed++
 	return w.existing, nil
 }
 
@@ -410,6 +414,45 @@ func TestResync(t *testing.T) {
 	if want := []string{"resync_response newer", "resync_response deleting", "resync_response unreported", "resync_response new",
 		"resync_response restored", "delete_request gone"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// CE-05 O12: the mark at the end of a resync request is answered after everything else, and is no reason to ask the API.
+func TestEndOfResync(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		known  []string
+		want   []string
+		listed int
+	}{
+		"nothing":             {nil, []string{"resync_response there", "delete_request zz-1"}, 0},
+		"what is there":       {[]string{"there"}, []string{"delete_request zz-1"}, 0},
+		"what is gone, too":   {[]string{"there", "gone"}, []string{"delete_request gone", "delete_request zz-1"}, 1},
+		"what sorts after it": {[]string{"there", "zzz"}, []string{"delete_request zzz", "delete_request zz-1"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, clock.RealClock{}, 0)
+			s.works.versions["c1"] = []broker.Version{{Ref: broker.Ref{Namespace: "c1", Name: "there", UID: "there"}, Version: 3}}
+			known := cloudevents.ResourceVersions{}
+			for _, id := range append(test.known, "zz-1") {
+				known.Versions = append(known.Versions, cloudevents.ResourceVersion{ResourceID: id, ResourceVersion: 3})
+			}
+			stream := s.subscribe(t, "c1", "c1")
+			if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for range test.want {
+				got = append(got, next(t, stream))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+			if s.works.listed != test.listed {
+				t.Errorf("the API was asked %d times, want %d", s.works.listed, test.listed)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,10 @@ type ResourceVersions struct {
 	Versions []ResourceVersion `json:"resourceVersions"`
 }
 
+// EndMark is the prefix of the ID by which an agent ends such a request. It is of a resource that nobody has, so that the answer about it
+// comes behind everything else. It comes behind all UIDs, too: sources may answer in the order of IDs.
+const EndMark = "zz-"
+
 // ResourceVersion is the version in which an agent has a resource: the generation of a ManifestWork, the resource version of everything
 // else.
 type ResourceVersion struct {

@@ -177,9 +177,6 @@ func (c *connection) emptyHurried() {
 	}
 }
 
-// lastID is the prefix of an ID that comes behind all UIDs: brokers may answer in the order of IDs.
-const lastID = "zz-"
-
 // resync is a request to the hub for what a collection lacks. The hub answers with events, of which the last one has to be known. It says
 // of each object of the request that it does not have that it is gone, after all that it has. So the request ends with an object that
 // nobody has.
@@ -193,7 +190,7 @@ type resync struct {
 
 func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
+	r := &resync{mark: cloudevents.EndMark + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
 		heard: make(chan struct{}, 1)}
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
 	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
