@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ResourceVersions is the data of a request for specs, of the type DATATYPE.spec.resync_request: what the agent has already. The source
@@ -37,9 +39,14 @@ type StatusHash struct {
 	StatusHash string `json:"statusHash"`
 }
 
-// HashStatus returns the SHA-256 of a status as JSON, in hexadecimal digits.
+// HashStatus returns the SHA-256 of the status to which a pointer points, in hexadecimal digits: of its JSON with the keys of all objects
+// in order, as the SDK has it.
 func HashStatus(status any) (string, error) {
-	data, err := json.Marshal(status)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return "", fmt.Errorf("hash a status, which is a %T: %w", status, err)
+	}
+	data, err := json.Marshal(content)
 	if err != nil {
 		return "", fmt.Errorf("hash a status, which is a %T: %w", status, err)
 	}

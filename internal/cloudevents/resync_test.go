@@ -30,12 +30,29 @@ func TestResyncData(t *testing.T) {
 	}
 }
 
-// CE-06: the hash of a status is the SHA-256 of its JSON.
+// CE-06: the hash of a status is the SHA-256 of its JSON, whatever the order of its fields.
 func TestHashStatus(t *testing.T) {
 	t.Parallel()
-	// printf '{}' | sha256sum
-	const want = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-	if got, err := HashStatus(struct{}{}); err != nil || got != want {
-		t.Errorf("got %s, %v; want %s", got, err, want)
+	type one struct {
+		A string `json:"a"`
+		B string `json:"b"`
+	}
+	type other struct {
+		B string `json:"b"`
+		A string `json:"a"`
+	}
+	for _, test := range []struct {
+		status any
+		want   string
+	}{
+		// printf '{}' | sha256sum
+		{&struct{}{}, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"},
+		// printf '{"a":"1","b":"2"}' | sha256sum
+		{&one{A: "1", B: "2"}, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112"},
+		{&other{A: "1", B: "2"}, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112"},
+	} {
+		if got, err := HashStatus(test.status); err != nil || got != test.want {
+			t.Errorf("%+v: got %s, %v; want %s", test.status, got, err, test.want)
+		}
 	}
 }

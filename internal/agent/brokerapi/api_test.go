@@ -681,7 +681,7 @@ func TestStatusResync(t *testing.T) {
 		if err := c.Status().Update(t.Context(), work); err != nil {
 			t.Fatal(err)
 		}
-		hash, err := cloudevents.HashStatus(work.Status)
+		hash, err := cloudevents.HashStatus(&work.Status)
 		if err != nil {
 			t.Fatal(err)
 		}

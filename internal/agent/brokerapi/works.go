@@ -238,7 +238,7 @@ func (a *API) resendStatus(ctx context.Context, c *collection, r *record, has ma
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, work); err != nil {
 		return err
 	}
-	hash, err := cloudevents.HashStatus(work.Status)
+	hash, err := cloudevents.HashStatus(&work.Status)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func EncodeStatus(source string, action cloudevents.Action, work *workv1.Manifes
 	if err != nil {
 		return nil, err
 	}
-	hash, err := cloudevents.HashStatus(work.Status)
+	hash, err := cloudevents.HashStatus(&work.Status)
 	if err != nil {
 		return nil, fmt.Errorf("ManifestWork %s/%s: %w", work.Namespace, work.Name, err)
 	}

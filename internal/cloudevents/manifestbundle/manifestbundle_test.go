@@ -128,7 +128,7 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash, err := cloudevents.HashStatus(work.Status)
+	hash, err := cloudevents.HashStatus(&work.Status)
 	if err != nil || event.Text("statushash") != hash || event.Text("sequenceid") != "123" || len(hash) != 64 {
 		t.Errorf("event %+v, %v; want the hash %s", event, err, hash)
 	}

@@ -298,7 +298,7 @@ func (c *Controller) requestStatuses(ctx context.Context, works []workv1.Manifes
 func (c *Controller) requestStatusesOf(ctx context.Context, works []workv1.ManifestWork) error {
 	hashes := cloudevents.StatusHashes{Hashes: []cloudevents.StatusHash{}}
 	for i := range works {
-		hash, err := cloudevents.HashStatus(works[i].Status)
+		hash, err := cloudevents.HashStatus(&works[i].Status)
 		if err != nil {
 			return err
 		}
