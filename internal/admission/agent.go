@@ -10,12 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
+
+var requestResource = certificatesv1.Resource("certificatesigningrequests")
 
 // validateAgentUpdate allows an agent to change only how its cluster is reached. RBAC lets it update all of its ManagedCluster, but
 // labels decide which sets and placements select the cluster, and so which secrets it gets; taints keep workloads off it; and
@@ -88,6 +91,32 @@ func ValidateManifestWorkSpec(work, old *workv1.ManifestWork, sender Sender) err
 		sender.Name, work.Namespace))
 }
 
+// validateHold keeps a sender from changing the finalizers and the owners of an object, of which a new one has none. With finalizers, which
+// nobody would remove, it would keep the object and its namespace from being deleted; with owners, it would hold up their deletion. It
+// fails with 403.
+func validateHold(object, old metav1.Object, resource schema.GroupResource, sender Sender) error {
+	var finalizers []string
+	var owners []metav1.OwnerReference
+	if old != nil {
+		finalizers, owners = old.GetFinalizers(), old.GetOwnerReferences()
+	}
+	metadata := field.NewPath("metadata")
+	for _, part := range []struct {
+		path        *field.Path
+		now, before any
+	}{
+		{metadata.Child("finalizers"), object.GetFinalizers(), finalizers},
+		{metadata.Child("ownerReferences"), object.GetOwnerReferences(), owners},
+	} {
+		if !equality.Semantic.DeepEqual(part.now, part.before) {
+			return apierrors.NewForbidden(resource, object.GetName(), fmt.Errorf(
+				"user %q joins or acts for a cluster and cannot set %s to %v: leave it as it is, and out of a new object", sender.Name, part.path,
+				part.now))
+		}
+	}
+	return nil
+}
+
 // finalizersOfOthers returns the finalizers that agents neither set nor remove, and that the hub does not remove for them.
 func finalizersOfOthers(o metav1.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
@@ -95,10 +124,13 @@ func finalizersOfOthers(o metav1.Object) []string {
 
 // ValidateCertificateSigningRequest ensures that the label of a request names its author: the agent of a cluster may only create
 // requests with the label of this cluster. So an agent finds only its own requests by the label, and the requests of one cluster do not
-// count against another. It fails with 403, and with 413 on a request that is far larger than those of agents. The content of the
-// request is checked when it is approved.
-func ValidateCertificateSigningRequest(csr metav1.Object, sender Sender) error {
+// count against another. Nobody of those keeps a request from expiring. It fails with 403, and with 413 on a request that is far larger
+// than those of agents. The content of the request is checked when it is approved.
+func ValidateCertificateSigningRequest(csr, old metav1.Object, sender Sender) error {
 	if sender.stranger() {
+		if err := validateHold(csr, old, requestResource, sender); err != nil {
+			return err
+		}
 		if err := limitSize(csr, mostRequestBytes, fmt.Sprintf("CertificateSigningRequest %q", csr.GetName()), nil); err != nil {
 			return err
 		}
@@ -107,7 +139,7 @@ func ValidateCertificateSigningRequest(csr metav1.Object, sender Sender) error {
 	if len(sender.Clusters) == 0 || slices.Contains(sender.Clusters, label) {
 		return nil
 	}
-	return apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), csr.GetName(), fmt.Errorf(
+	return apierrors.NewForbidden(requestResource, csr.GetName(), fmt.Errorf(
 		"user %q is an agent of cluster %q and cannot create a request with the label %s=%q: set the label to its own cluster",
 		sender.Name, strings.Join(sender.Clusters, " "), fleet.LabelClusterName, label))
 }

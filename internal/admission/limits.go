@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,7 +122,7 @@ func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error
 		return nil
 	}
 	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q has %d requests that nobody has decided on, and may have no more; %s. "+
-		"Approve, deny or delete some, or wait: they expire after a day", certificatesv1.Resource("certificatesigningrequests"), sender.Name,
+		"Approve, deny or delete some, or wait: they expire after a day", requestResource, sender.Name,
 		waiting, hint))
 }
 
@@ -233,10 +233,14 @@ func requestsTexts(work *unstructured.Unstructured) bool {
 	})
 }
 
-// ValidateLease limits the Leases of agents to mostLeaseBytes.
+// ValidateLease limits the Leases of agents to mostLeaseBytes, and keeps agents from holding them, and with them their namespace, by
+// finalizers.
 func ValidateLease(lease, old metav1.Object, sender Sender) error {
 	if !sender.actsFor(lease.GetNamespace()) {
 		return nil
+	}
+	if err := validateHold(lease, old, coordinationv1.Resource("leases"), sender); err != nil {
+		return err
 	}
 	return limitGrowth(lease, old, mostLeaseBytes, fmt.Sprintf("Lease %s/%s", lease.GetNamespace(), lease.GetName()), nil)
 }
@@ -265,10 +269,13 @@ func managedBytes(object metav1.Object) (size int) {
 	return size
 }
 
-// ValidateEvent limits the events of agents to mostEventBytes.
-func ValidateEvent(event metav1.Object, sender Sender) error {
+// ValidateEvent does for the events of agents what ValidateLease does for their Leases, with mostEventBytes.
+func ValidateEvent(event, old metav1.Object, sender Sender) error {
 	if !sender.stranger() {
 		return nil
+	}
+	if err := validateHold(event, old, corev1.Resource("events"), sender); err != nil {
+		return err
 	}
 	return limitSize(event, mostEventBytes, fmt.Sprintf("event %s/%s", event.GetNamespace(), event.GetName()), nil)
 }

@@ -27,7 +27,14 @@ func ValidateSecret(secret, old *corev1.Secret, sender Sender) error {
 	if old != nil && old.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue {
 		return refuseSecret(secret, sender, "it is not of a ManagedServiceAccount")
 	}
+	var finalizers []string
+	if old != nil {
+		finalizers = old.Finalizers
+	}
 	switch owners := secret.OwnerReferences; {
+	case !slices.Equal(secret.Finalizers, finalizers):
+		return refuseSecret(secret, sender, fmt.Sprintf("metadata.finalizers: they are %q, and have to stay %q", secret.Finalizers,
+			finalizers))
 	case secret.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue:
 		return refuseSecret(secret, sender, fmt.Sprintf("metadata.labels: %s is %q, and has to be %q", fleet.LabelManagedServiceAccount,
 			secret.Labels[fleet.LabelManagedServiceAccount], fleet.LabelTrue))

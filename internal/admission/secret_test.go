@@ -37,6 +37,11 @@ func TestSecretsOfAgents(t *testing.T) {
 		"an older owner": {good(func(s *corev1.Secret) {
 			s.OwnerReferences[0].APIVersion = "authentication.open-cluster-management.io/v1alpha1"
 		}), nil, agent, ""},
+		"a finalizer": {good(func(s *corev1.Secret) { s.Finalizers = []string{"x.io/stay"} }), nil, agent, "metadata.finalizers"},
+		"a finalizer on what was there": {good(func(s *corev1.Secret) { s.Finalizers = []string{"x.io/stay"} }), good(), agent,
+			"metadata.finalizers"},
+		"a finalizer of others": {good(func(s *corev1.Secret) { s.Finalizers = []string{"x.io/stay"} }),
+			good(func(s *corev1.Secret) { s.Finalizers = []string{"x.io/stay"} }), agent, ""},
 		"another user":   {good(func(s *corev1.Secret) { s.Labels = nil }), nil, Sender{Name: "ann"}, ""},
 		"no label":       {good(func(s *corev1.Secret) { s.Labels = nil }), nil, agent, "metadata.labels"},
 		"label of false": {good(func(s *corev1.Secret) { s.Labels[label] = "false" }), nil, agent, "metadata.labels"},

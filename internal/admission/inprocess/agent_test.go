@@ -117,6 +117,41 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 	}
 }
 
+// An agent does not keep its namespace from being deleted by what it writes there: no finalizer of its choice would be removed.
+func TestAgentsHoldNothingInTheirNamespace(t *testing.T) {
+	t.Parallel()
+	const finalizers, owners = "finalizers: [x.io/stay]", "ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]"
+	kinds := map[string]string{"Lease": "coordination.k8s.io/v1", "Event": "events.k8s.io/v1"}
+	for kind, version := range kinds {
+		with := func(more string) *unstructured.Unstructured {
+			return object(t, `{apiVersion: `+version+`, kind: `+kind+`, metadata: {name: o, namespace: c1, `+more+`}}`)
+		}
+		for name, test := range map[string]struct {
+			written, old *unstructured.Unstructured
+			refused      string
+		}{
+			"neither":            {with(""), with(""), ""},
+			"new":                {with(""), nil, ""},
+			"new with finalizer": {with(finalizers), nil, "cannot set metadata.finalizers to [x.io/stay]"},
+			"new with owner":     {with(owners), nil, "cannot set metadata.ownerReferences"},
+			"finalizer":          {with(finalizers), with(""), "cannot set metadata.finalizers"},
+			"finalizer removed":  {with(""), with(finalizers), "cannot set metadata.finalizers"},
+			"owner":              {with(owners), with(""), "cannot set metadata.ownerReferences"},
+			"what others set":    {with(finalizers + ", " + owners), with(finalizers + ", " + owners), ""},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, as(agentOfC1).write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+				checkStatus(t, newServer().write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
+			})
+		}
+	}
+}
+
 // R10: an agent that changed the spec of a work would have the hub delete it, by its time to live, or store what it likes.
 func TestAgentsLeaveSpecsOfWorks(t *testing.T) {
 	t.Parallel()

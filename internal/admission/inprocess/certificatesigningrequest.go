@@ -86,8 +86,12 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err != nil {
 		return fmt.Errorf("read the metadata of a CertificateSigningRequest: %w", err)
 	}
+	old, err := replaced(request)
+	if err != nil {
+		return err
+	}
 	sender := p.identify(request)
-	if err := rules.ValidateCertificateSigningRequest(csr, sender); err != nil || request.GetOperation() != admission.Create {
+	if err := rules.ValidateCertificateSigningRequest(csr, old, sender); err != nil || request.GetOperation() != admission.Create {
 		return err
 	}
 	undecided, err := p.undecided(sender)

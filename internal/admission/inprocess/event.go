@@ -58,7 +58,11 @@ func (p *eventLimiter) Validate(_ context.Context, request admission.Attributes,
 	if err != nil {
 		return fmt.Errorf("read the metadata of an event: %w", err)
 	}
-	if err := rules.ValidateEvent(event, sender); err != nil {
+	old, err := replaced(request)
+	if err != nil {
+		return err
+	}
+	if err := rules.ValidateEvent(event, old, sender); err != nil {
 		return err
 	}
 	if !p.limiter(strings.Join(sender.Clusters, ",")).TryAccept() {

@@ -1,11 +1,13 @@
 package inprocess_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -71,6 +73,42 @@ func TestWhoJoinsAsksForNoMore(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Nobody who joins, and no agent, keeps a certificate request from expiring, or its owners from being deleted, also by changing one.
+func TestRequestsAreNotHeld(t *testing.T) {
+	t.Parallel()
+	csr := func(more string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r,
+			labels: {open-cluster-management.io/cluster-name: c1}`+more+`}}`)
+	}
+	const finalizer = ", finalizers: [x.io/stay]"
+	senders := map[string]*user.DefaultInfo{"agent": agentOfC1,
+		"agent through AWS": {Name: "open-cluster-management:c1", Groups: []string{"open-cluster-management:c1"}}}
+	maps.Copy(senders, newcomers)
+	for name, test := range map[string]struct {
+		written, old *unstructured.Unstructured
+		refused      string
+	}{
+		"neither":   {written: csr("")},
+		"finalizer": {written: csr(finalizer), refused: "cannot set metadata.finalizers to [x.io/stay]"},
+		"owner": {written: csr(", ownerReferences: [{apiVersion: v1, kind: Namespace, name: a, uid: b, blockOwnerDeletion: true}]"),
+			refused: "cannot set metadata.ownerReferences"},
+		"finalizer added":     {written: csr(finalizer), old: csr(""), refused: "cannot set metadata.finalizers"},
+		"finalizer of others": {written: csr(finalizer), old: csr(finalizer)},
+	} {
+		for credential, who := range senders {
+			t.Run(name+"/"+credential, func(t *testing.T) {
+				t.Parallel()
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, as(who).write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+			})
+		}
+		checkStatus(t, newServer().write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
 	}
 }
 

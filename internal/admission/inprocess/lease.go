@@ -6,7 +6,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
@@ -14,7 +13,7 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// leaseValidator bounds the size of Leases of agents.
+// leaseValidator bounds the Leases of agents.
 type leaseValidator struct {
 	*admission.Handler
 	identifying
@@ -35,11 +34,9 @@ func (p *leaseValidator) Validate(_ context.Context, request admission.Attribute
 	if err != nil {
 		return fmt.Errorf("read the metadata of a Lease: %w", err)
 	}
-	var old metav1.Object
-	if request.GetOperation() == admission.Update {
-		if old, err = meta.Accessor(request.GetOldObject()); err != nil {
-			return fmt.Errorf("read the metadata of a Lease before it is updated: %w", err)
-		}
+	old, err := replaced(request)
+	if err != nil {
+		return err
 	}
 	return rules.ValidateLease(lease, old, p.identify(request))
 }

@@ -2,10 +2,8 @@ package inprocess
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
@@ -34,11 +32,9 @@ func (p *metadataLimiter) Validate(_ context.Context, request admission.Attribut
 	if err != nil {
 		return nil //nolint:nilerr // a review, which is not stored
 	}
-	var old metav1.Object
-	if request.GetOldObject() != nil {
-		if old, err = meta.Accessor(request.GetOldObject()); err != nil {
-			return fmt.Errorf("read the metadata of the %s that is replaced: %w", request.GetResource().Resource, err)
-		}
+	old, err := replaced(request)
+	if err != nil {
+		return err
 	}
 	return rules.ValidateManagedFields(object, old, request.GetResource().Resource, sender)
 }

@@ -8,6 +8,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +29,18 @@ func writes() *admission.Handler {
 // isAbout reports whether a request writes objects of this resource, in any version. The status and other subresources are not checked.
 func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
+}
+
+// replaced returns the metadata of the object that an update replaces, and nil for a creation.
+func replaced(request admission.Attributes) (metav1.Object, error) {
+	if request.GetOldObject() == nil {
+		return nil, nil
+	}
+	old, err := meta.Accessor(request.GetOldObject())
+	if err != nil {
+		return nil, fmt.Errorf("read the metadata of the %s that is replaced: %w", request.GetResource().Resource, err)
+	}
+	return old, nil
 }
 
 // authorizing is a plugin that uses the server's authorizer.
