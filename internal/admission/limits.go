@@ -51,6 +51,9 @@ const (
 	tokensOfAnAccount = 4
 	// agentRequestLimit is how many undecided requests one agent may have. An agent itself stops at ten, and at ten for each add-on.
 	agentRequestLimit = 200
+	// agentKeptLimit is how many requests of one agent the hub may have, with those that it decided on and keeps for a while: renewals are
+	// approved at once. It leaves room for a hundred add-ons that are installed again and again.
+	agentKeptLimit = 500
 )
 
 // stranger reports whether the writes of the sender are limited.
@@ -107,11 +110,16 @@ func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
 
 const joinLimitHint = "--join-limit of the hub is how many one bootstrap credential may have, and all tokens of one account together four times that"
 
-// ValidateRequestCount keeps a sender from filling the hub with undecided CertificateSigningRequests. undecided is how many of its
-// requests wait already. It fails with 429.
-func ValidateRequestCount(sender Sender, undecided Waiting, joinLimit int) error {
+// ValidateRequestCount keeps a sender from filling the hub with CertificateSigningRequests. undecided is how many of its requests wait
+// already, and kept how many there are with those that are decided. It fails with 429.
+func ValidateRequestCount(sender Sender, undecided Waiting, kept, joinLimit int) error {
 	if !sender.stranger() {
 		return nil
+	}
+	if !sender.Joining && kept >= agentKeptLimit {
+		return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: the hub has %d requests of user %q, of %d at most for the agents of a cluster, "+
+			"decided or not. Delete some, or wait: it keeps those that are decided for an hour or two", requestResource, kept, sender.Name,
+			agentKeptLimit))
 	}
 	waiting, refused, hint := undecided.OfUser, undecided.OfUser >= agentRequestLimit, "the agents of a cluster have a few"
 	if sender.Joining {

@@ -39,8 +39,10 @@ func newRequestValidator(opts Options) *requestValidator {
 	return &requestValidator{Handler: writes(), identifying: newIdentifying(opts), Options: opts}
 }
 
-// undecidedOf and undecidedWith index undecided requests by their requester and by its credential.
+// requestsOf indexes requests by their requester, and undecidedOf and undecidedWith undecided ones by their requester and by its
+// credential.
 const (
+	requestsOf    = "requests-of"
 	undecidedOf   = "undecided-of"
 	undecidedWith = "undecided-with"
 )
@@ -48,16 +50,25 @@ const (
 // SetExternalKubeInformerFactory is called by the server.
 func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
 	p.requests = factory.Certificates().V1().CertificateSigningRequests().Informer()
-	undecided := func(by func(*certificatesv1.CertificateSigningRequest) string) cache.IndexFunc {
+	all := func(by func(*certificatesv1.CertificateSigningRequest) string) cache.IndexFunc {
 		return func(object any) ([]string, error) {
 			csr, ok := object.(*certificatesv1.CertificateSigningRequest)
-			if !ok || len(csr.Status.Conditions) > 0 || by(csr) == "" {
+			if !ok || by(csr) == "" {
 				return nil, nil
 			}
 			return []string{by(csr)}, nil
 		}
 	}
+	undecided := func(by func(*certificatesv1.CertificateSigningRequest) string) cache.IndexFunc {
+		return all(func(csr *certificatesv1.CertificateSigningRequest) string {
+			if len(csr.Status.Conditions) > 0 {
+				return ""
+			}
+			return by(csr)
+		})
+	}
 	p.failed = p.requests.AddIndexers(cache.Indexers{
+		requestsOf:    all(p.requester),
 		undecidedOf:   undecided(p.requester),
 		undecidedWith: undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return credentialOf(csr.Spec.Extra) }),
 	})
@@ -94,19 +105,24 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err := rules.ValidateCertificateSigningRequest(csr, old, sender); err != nil || request.GetOperation() != admission.Create {
 		return err
 	}
-	undecided, err := p.undecided(sender)
+	return p.validateCount(sender)
+}
+
+// validateCount checks how many requests a sender has, according to the cache.
+func (p *requestValidator) validateCount(sender rules.Sender) error {
+	if p.requests == nil {
+		return nil
+	}
+	indexer := p.requests.GetIndexer()
+	undecided, err := count(indexer, undecidedOf, sender.Name, undecidedWith, sender.Credential)
 	if err != nil {
 		return err
 	}
-	return rules.ValidateRequestCount(sender, undecided, p.JoinLimit)
-}
-
-// undecided returns how many undecided requests a sender has, according to the cache.
-func (p *requestValidator) undecided(sender rules.Sender) (rules.Waiting, error) {
-	if p.requests == nil {
-		return rules.Waiting{}, nil
+	kept, err := indexer.IndexKeys(requestsOf, sender.Name)
+	if err != nil {
+		return err
 	}
-	return count(p.requests.GetIndexer(), undecidedOf, sender.Name, undecidedWith, sender.Credential)
+	return rules.ValidateRequestCount(sender, undecided, len(kept), p.JoinLimit)
 }
 
 func (p *requestValidator) validateApproval(request admission.Attributes) error {

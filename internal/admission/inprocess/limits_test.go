@@ -213,6 +213,54 @@ func TestUndecidedRequests(t *testing.T) {
 	}
 }
 
+// An agent whose requests are approved at once has no more of them than it may, on the API and by gRPC; those of other agents and of who
+// joins do not count so.
+func TestKeptRequests(t *testing.T) {
+	t.Parallel()
+	joiner := newcomers["bootstrap token"]
+	for name, test := range map[string]struct {
+		who, requester *user.DefaultInfo
+		onAPI, byGRPC  int
+		refused        bool
+	}{
+		"agent":                                 {agentOfC1, agentOfC1, 499, 0, false},
+		"agent with many":                       {agentOfC1, agentOfC1, 500, 0, true},
+		"agent with many, some of them by gRPC": {agentOfC1, agentOfC1, 250, 250, true},
+		"agent by gRPC with many":               {grpcServer, agentOfC1, 0, 500, true},
+		"agent beside another with many":        {agentOfC1, &user.DefaultInfo{Name: "system:open-cluster-management:c2:a"}, 500, 0, false},
+		"joiner with many":                      {joiner, joiner, 600, 0, false},
+		"another user with many":                {sender, sender, 600, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			validator, known := requestValidator(t, newServer())
+			for i := range test.onAPI + test.byGRPC {
+				csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+				csr.Spec.Username = test.requester.Name
+				if i >= test.onAPI {
+					csr.Spec.Username = grpcServer.Name
+					csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": test.requester.Name}
+				}
+				csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+				if err := known.Add(csr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			created := request(t, 1)
+			if test.who == grpcServer {
+				created = csrByGRPC(t, test.requester.Name, "c1", 1)
+			}
+			code := int32(0)
+			if test.refused {
+				code = 429
+			}
+			err := validator.Validate(t.Context(),
+				creation(created, certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), test.who), nil)
+			checkStatus(t, err, code, fmt.Sprintf("the hub has 500 requests of user %q", agentOfC1.Name))
+		})
+	}
+}
+
 // One credential has no more clusters that nobody has accepted than it may. A cluster that is accepted does not count any more.
 func TestPendingClusters(t *testing.T) {
 	t.Parallel()
