@@ -209,7 +209,7 @@ func TestManagedClusterContent(t *testing.T) {
 // deleted, but not accepted.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"managed-clusters", "registration", "work"} {
+	for _, name := range []string{"managed-clusters", "cluster-proxy", "registration", "work"} {
 		cluster := tainted()
 		cluster.Name = name
 		accepted := cluster.DeepCopy()

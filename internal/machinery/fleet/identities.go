@@ -10,6 +10,8 @@ import (
 const (
 	// GroupManagedClusters is the group of the agents of all clusters.
 	GroupManagedClusters = identityPrefix + "managed-clusters"
+	// GroupClusterProxyAgents is the group of the agents of OCM's add-on cluster-proxy on all clusters. It has the form of AWSClusterGroup.
+	GroupClusterProxyAgents = awsGroupPrefix + AddOnClusterProxy
 	// GroupBootstrap is the group of bootstrap tokens, which may request a certificate and no more.
 	GroupBootstrap = "system:bootstrappers:managedcluster"
 	// GroupAuthenticated is the group of everybody the API server knows.
@@ -82,13 +84,14 @@ func IsAgentIdentity(userOrGroup string) bool {
 }
 
 // ReservedClusterName reports whether no cluster can have a name, because what is made of it would be something else: the
-// group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
+// group of the agents of all clusters, or of those of an add-on of OCM, a role that all of them share, or a namespace that the hub has
+// for itself.
 func ReservedClusterName(cluster string) bool {
 	switch cluster {
 	case "default", "kube-system", "kube-public", "kube-node-lease", NamespaceOperators, NamespaceHub, NamespaceAddOn, NamespaceCredentials:
 		return true
 	}
-	return ClusterGroup(cluster) == GroupManagedClusters ||
+	return ClusterGroup(cluster) == GroupManagedClusters || AWSClusterGroup(cluster) == GroupClusterProxyAgents ||
 		ManagedClusterClusterRole(cluster) == ClusterRoleRegistration ||
 		ManagedClusterClusterRole(cluster) == ClusterRoleWork
 }

@@ -56,6 +56,7 @@ func TestReservedClusterName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"managed-clusters": true, // its group would be that of all clusters
+		"cluster-proxy":    true, // its group for AWS would be that of the agents of OCM's add-on on all clusters
 		"registration":     true, // its ClusterRole would be the one all clusters share
 		"work":             true,
 		"kube-system":      true, // its namespace would be one that the hub has for itself

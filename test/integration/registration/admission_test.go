@@ -174,7 +174,7 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 // RG-16: a cluster cannot take a name whose group or roles all clusters share.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"managed-clusters", "registration", "work"} {
+	for _, name := range []string{"managed-clusters", "cluster-proxy", "registration", "work"} {
 		err := framework.Hub.Client(t).Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		framework.ExpectRefusal(t, err, apierrors.IsBadRequest, "metadata.name", name, "reserved")
 	}

@@ -41,7 +41,7 @@ func TestResolve(t *testing.T) {
 // RG-04: the name has to be that of a namespace, one that is not used for all clusters.
 func TestResolveRefusesBadNames(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"Cluster1", "a.b", strings.Repeat("a", 64), "managed-clusters"} {
+	for _, name := range []string{"Cluster1", "a.b", strings.Repeat("a", 64), "managed-clusters", "cluster-proxy"} {
 		if id, err := Resolve(name, "agent1", t.TempDir()); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("name %q gave %+v, %v", name, id, err)
 		}
