@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"fmt"
 	"regexp"
 	"testing"
 
@@ -48,11 +47,11 @@ func TestAdviceForADeniedRequest(t *testing.T) {
 // RG-07: an agent that makes no more requests says which to delete, and joins when they are.
 func TestAdviceForTooManyRequests(t *testing.T) {
 	t.Parallel()
-	const name, most = "too-many-requests", 10
-	c, agent := framework.Hub.Client(t), env.NewAgent(t, framework.Hub, framework.Managed, name, "")
+	const name, id, most = "too-many-requests", "agent1", 10
+	c, agent := framework.Hub.Client(t), env.NewAgent(t, framework.Hub, framework.Managed, name, "", "--agent-id", id)
 	framework.Create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}) // of a new one, none are looked for
-	for i := range most {
-		csr, _ := framework.NewRequest(t, framework.AgentSubject(name, fmt.Sprintf("earlier%d", i)), framework.OfCluster(name))
+	for range most {
+		csr, _ := framework.NewRequest(t, framework.AgentSubject(name, id), framework.OfCluster(name))
 		framework.Create(t, c, csr)
 	}
 	if err := agent.Start(); err != nil {

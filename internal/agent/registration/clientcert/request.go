@@ -81,8 +81,7 @@ type Requester struct {
 	Author string
 	// AddOn is the add-on that the certificate is for; nil means the agent itself.
 	AddOn *AddOn
-	// Renews says that Hub authenticates as Author already. Requests that others made for the name of the cluster then do
-	// not count against the agent's.
+	// Renews says that Hub authenticates as Author already. Requests of other authors then do not count, whatever they are for.
 	Renews bool
 	// NewCluster says that the hub did not know the cluster until now, so that it has no earlier requests: of a hub with many
 	// clusters, each such search reads the requests of all.
@@ -186,8 +185,9 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 }
 
 // pending is the last request with this key, if there is one: those before it are for former ManagedClusters of the name. Where there is
-// none, it fails if too many requests of this cluster are undecided to make another. A denial counts until the denied request is deleted,
-// or there is a later one with this key.
+// none, it fails if too many requests of this agent are undecided to make another. An agent that joins, and is not known as their author
+// yet, counts those for its own identity: anyone who may join can make others with the label of the cluster. A denial counts until the
+// denied request is deleted, or there is a later one with this key.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
@@ -200,10 +200,11 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != cmp.Or(r.Author, r.Identity.User()) {
 			continue
 		}
-		if isUndecided(csr) {
+		same := r.isSameRequest(csr)
+		if isUndecided(csr) && (r.Renews || same) {
 			undecided++
 		}
-		counts := r.isSameRequest(csr) && (refusal(csr) != nil || private.PublicKey.Equal(parse(csr).PublicKey))
+		counts := same && (refusal(csr) != nil || private.PublicKey.Equal(parse(csr).PublicKey))
 		if counts && (last == nil || last.CreationTimestamp.Before(&csr.CreationTimestamp)) {
 			last = csr
 		}

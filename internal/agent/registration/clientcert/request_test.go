@@ -186,6 +186,57 @@ func TestDecidedRequestsDoNotHalt(t *testing.T) {
 	}
 }
 
+// RG-07: an agent that joins is halted by requests for its own identity, and not by those that others make with the label of its cluster.
+func TestRequestsForOthersDoNotHaltJoining(t *testing.T) {
+	t.Parallel()
+	key, _, err := hubkubeconfig.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asking := func(user string) []byte {
+		request, err := cert.MakeCSR(key, &pkix.Name{CommonName: user}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return request
+	}
+	for name, test := range map[string]struct {
+		request []byte
+		signer  string
+		halts   bool
+	}{
+		"its own":         {asking(self.User()), fleet.SignerKubeAPIServerClient, true},
+		"another agent's": {asking(fleet.ClusterUser(self.Cluster, "another")), fleet.SignerKubeAPIServerClient, false},
+		"another user's":  {asking("ann"), fleet.SignerKubeAPIServerClient, false},
+		"another signer":  {asking(self.User()), "example.com/a", false},
+		"unreadable":      {[]byte("no request"), fleet.SignerKubeAPIServerClient, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var earlier []client.Object
+			for i := range 10 {
+				earlier = append(earlier, &certificatesv1.CertificateSigningRequest{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("earlier-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster}},
+					Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:bootstrap:abcdef", Request: test.request,
+						SignerName: test.signer},
+				})
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			created := false
+			requester := &clientcert.Requester{Hub: newHub(earlier...), Identity: self, Record: func(_, reason, _, _ string, _ ...any) {
+				created = created || reason == fleet.EventCSRCreated
+				stop()
+			}}
+			_, _, err := requester.Request(ctx)
+			var halted *clientcert.HaltedError
+			if errors.As(err, &halted) != test.halts || created == test.halts {
+				t.Errorf("created %t, %v", created, err)
+			}
+		})
+	}
+}
+
 // RG-51: where a broker creates the requests, they are of the signer of its certificates, and of whom the annotation names.
 func TestBrokeredRequests(t *testing.T) {
 	t.Parallel()
