@@ -76,7 +76,31 @@ func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error 
 				fleet.FinalizerManifestWorkCleanup))
 		}
 	}
-	return nil
+	return validateWorkAnnotations(work, old, sender)
+}
+
+// validateWorkAnnotations refuses to the agent of a cluster changes of annotations that are extensions, by one of which the hub knows since
+// when a cluster counts in a rollout. All annotations may take mostWorkAnnotationBytes: every client that lists works reads them. Add-ons,
+// and service accounts that deploy, have permissions of their own, and change works as users do.
+func validateWorkAnnotations(work, old metav1.Object, sender Sender) error {
+	if !slices.Contains(sender.Clusters, work.GetNamespace()) {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations")
+	if now := extensionsOf(work); !maps.Equal(now, extensionsOf(old)) {
+		return apierrors.NewForbidden(manifestWorkResource, work.GetName(), fmt.Errorf(
+			"user %q is the agent of cluster %q and cannot change %s that begin with %s, here to %v: they are for the hub and its users",
+			sender.Name, work.GetNamespace(), path, fleet.AnnotationExtensionPrefix, now))
+	}
+	return limitGrowth(work.GetAnnotations(), old.GetAnnotations(), mostWorkAnnotationBytes,
+		fmt.Sprintf("ManifestWork %s/%s", work.GetNamespace(), work.GetName()), path)
+}
+
+// extensionsOf returns the annotations of an object that are extensions.
+func extensionsOf(o metav1.Object) map[string]string {
+	annotations := maps.Clone(o.GetAnnotations())
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return !strings.HasPrefix(name, fleet.AnnotationExtensionPrefix) })
+	return annotations
 }
 
 // ValidateManifestWorkSpec refuses to an agent any change of what its cluster is to have. RBAC lets it update its works, for their

@@ -38,6 +38,8 @@ const (
 	mostAddOnStatusBytes = 64 << 10
 	// mostWorkStatusBytes is for the status of a ManifestWork, and again for each of its manifests.
 	mostWorkStatusBytes = 64 << 10
+	// mostWorkAnnotationBytes is for the annotations of a ManifestWork.
+	mostWorkAnnotationBytes = 16 << 10
 	// mostLeaseBytes is for a Lease. That of a cluster takes 1 KiB.
 	mostLeaseBytes = 8 << 10
 	// mostEventBytes is for an event, whose note has at most 1 KiB.

@@ -117,6 +117,44 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 	}
 }
 
+// By an annotation of the hub, an agent would have its cluster count in a rollout before it has what is rolled out.
+func TestAgentsLeaveAnnotationsOfTheHub(t *testing.T) {
+	t.Parallel()
+	const extension, noon, later = "capstan.io/template-written-at", "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+	work := func(key, value string) *unstructured.Unstructured {
+		w := object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1},
+			spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}}}`)
+		w.SetAnnotations(map[string]string{"logging.open-cluster-management.io/a": "b", key: value})
+		return w
+	}
+	for _, test := range []struct {
+		name         string
+		changed, old *unstructured.Unstructured
+		refused      string
+	}{
+		{"another annotation", work("example.com/text", "a"), work("example.com/text", "b"), ""},
+		{"none", work(extension, noon), work(extension, noon), ""},
+		{"add", work(extension, noon), work("example.com/text", ""), "metadata.annotations that begin with capstan.io/"},
+		{"change", work(extension, later), work(extension, noon), "here to map[" + extension + ":" + later + "]"},
+		{"remove", work("example.com/text", ""), work(extension, noon), "metadata.annotations that begin with capstan.io/"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, agent := range []*user.DefaultInfo{agentOfC1, grpcServer,
+				{Name: "open-cluster-management:c1", Groups: []string{"open-cluster-management:c1"}}} {
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				checkStatus(t, as(agent).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+			}
+			for _, other := range []*user.DefaultInfo{{Name: "admin"}, {Name: "system:serviceaccount:c1:deployer"}} {
+				checkStatus(t, as(other).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
+			}
+		})
+	}
+}
+
 // An agent does not keep its namespace from being deleted by what it writes there: no finalizer of its choice would be removed.
 func TestAgentsHoldNothingInTheirNamespace(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,11 @@ func TestSizes(t *testing.T) {
 			`]}, manifestConfigs: [`+configs+`]},
 			status: {conditions: [{type: Applied, message: "`+strings.Repeat("m", bytes)+`"}]}}`)
 	}
+	annotatedWork := func(bytes int) *unstructured.Unstructured {
+		w := work(1, 1, "")
+		w.SetAnnotations(map[string]string{"example.com/text": strings.Repeat("t", bytes)})
+		return w
+	}
 	addOnOfC1 := &user.DefaultInfo{Name: "system:open-cluster-management:cluster:c1:addon:a:agent:x",
 		Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}}
 	tokenOfC1, agentOfC2 := &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent"},
@@ -120,6 +125,12 @@ func TestSizes(t *testing.T) {
 			old: work(1, 1, ""), subresource: "status"},
 		{name: "large status of a work that asks for what is known well", who: agentOfC1,
 			object: work(1, 1<<20, "{feedbackRules: [{type: WellKnownStatus}]}"), old: work(1, 1, ""), subresource: "status", refused: workTooLarge},
+		{name: "annotations of a work", who: agentOfC1, object: annotatedWork(8 << 10), old: annotatedWork(1)},
+		{name: "large annotations of a work", who: agentOfC1, object: annotatedWork(17 << 10), old: annotatedWork(1),
+			refused: "metadata.annotations of ManifestWork c1/w takes"},
+		{name: "large annotations of a work by a service account", who: tokenOfC1, object: annotatedWork(17 << 10), old: annotatedWork(1)},
+		{name: "annotations of a work that others made large", who: agentOfC1, object: annotatedWork(17 << 10), old: annotatedWork(17 << 10)},
+		{name: "large annotations of a work by another", who: sender, object: annotatedWork(17 << 10), old: annotatedWork(1)},
 		{name: "large status of a work by another", who: sender, object: work(1, 1<<20, ""), old: work(1, 1, ""), subresource: "status"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -56,6 +56,9 @@ func AgentChangesAnnotation(key string) bool {
 		key != AnnotationManagedClusterIAMRoleSuffix
 }
 
+// AnnotationExtensionPrefix is the prefix of annotations that are extensions; some others have a domain of their own before it.
+const AnnotationExtensionPrefix = "capstan.io/"
+
 // Annotations of placements and works.
 const (
 	// AnnotationSchedulingDisable, when "true" on a Placement, keeps its decisions as they are.
