@@ -8,21 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	pluginvalidating "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
-	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
-	"k8s.io/kubernetes/pkg/controller/resourcequota"
 	"k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus"
-	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
-	quotainstall "k8s.io/kubernetes/pkg/quota/v1/install"
 )
 
 const (
-	// namespaceResync and quotaResync are safety nets, as in a stock controller manager.
+	// namespaceResync is a safety net, as in a stock controller manager.
 	namespaceResync = 5 * time.Minute
-	quotaResync     = 5 * time.Minute
 
 	// initialSync is how long the garbage collector waits for its caches before it starts on what it has.
 	initialSync = 30 * time.Second
@@ -83,45 +78,6 @@ func (c *Controllers) addClusterRoleAggregation(context.Context) error {
 	controller := clusterroleaggregation.NewClusterRoleAggregation(c.informers.Rbac().V1().ClusterRoles(), client.RbacV1())
 	c.Add(func(ctx context.Context) { controller.Run(ctx, 2) })
 	return nil
-}
-
-// addResourceQuota counts what ResourceQuotas limit.
-func (c *Controllers) addResourceQuota(ctx context.Context) error {
-	client, err := c.client("resourcequota-controller")
-	if err != nil {
-		return err
-	}
-	evaluators, err := core.NewEvaluators(generic.ListerFuncForResourceFunc(c.objectInformers().ForResource), c.informers, c.counts)
-	if err != nil {
-		return err
-	}
-	discover := client.Discovery().ServerPreferredNamespacedResources
-	controller, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
-		QuotaClient:               client.CoreV1(),
-		ResourceQuotaInformer:     c.informers.Core().V1().ResourceQuotas(),
-		ResyncPeriod:              func() time.Duration { return quotaResync },
-		InformerFactory:           c.objectInformers(),
-		ReplenishmentResyncPeriod: func() time.Duration { return informerResync },
-		DiscoveryFunc:             discover,
-		IgnoredResourcesFunc:      quotainstall.DefaultIgnoredResources,
-		InformersStarted:          c.started,
-		Registry:                  generic.NewRegistry(evaluators),
-		UpdateFilter:              quotainstall.DefaultUpdateFilter(),
-	})
-	if err != nil {
-		return err
-	}
-	c.Add(func(ctx context.Context) { controller.Run(ctx, 2) })
-	c.Add(c.resources.follow(func(ctx context.Context, period time.Duration) {
-		controller.Sync(ctx, discover, period)
-	}))
-	return nil
-}
-
-// counts says whether a resource that quotas count by content is served: an informer on one that is not would retry for
-// ever.
-func (c *Controllers) counts(resource schema.GroupVersionResource) bool {
-	return c.config.Workloads || !contentCounted[resource.GroupResource()]
 }
 
 // addPolicyStatus checks the types in ValidatingAdmissionPolicies and reports mistakes in their status. Schemas come
