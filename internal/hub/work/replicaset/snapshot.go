@@ -131,7 +131,7 @@ func (s *snapshot) clusters(p *placement) []rollout.Cluster {
 		if same, err := s.upToDate(cluster.Name, w); err != nil {
 			s.unfit[cluster.Name], cluster.State = err, rollout.Skip
 		} else {
-			cluster.State, cluster.Since = stateOf(w, same, s.template)
+			cluster.State, cluster.Since = stateOf(w, same, s.template, s.now)
 		}
 		if s.suspended && cluster.State == rollout.ToApply {
 			cluster.State = rollout.Skip

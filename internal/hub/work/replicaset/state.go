@@ -11,22 +11,24 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
+// clockTolerance is how far ahead of the hub's the clock of a cluster may be for the times that it reports to count.
+const clockTolerance = time.Minute
+
 // stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same reports whether the work has the
 // template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
 // rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again.
-func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
+func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec, now time.Time) (rollout.State, time.Time) {
 	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
 		return rollout.ToApply, time.Time{}
 	}
-	given := w.writtenAt()
 	if applied := w.current(fleet.ConditionApplied); !isTrue(applied) {
-		return rollout.Progressing, latest(given, changedAt(applied))
+		return rollout.Progressing, w.since(applied, now)
 	}
 	progressing := w.current(fleet.ConditionProgressing)
 	if progressing == nil {
-		return withoutProgress(w, template, given)
+		return withoutProgress(w, template, now)
 	}
-	since := latest(given, progressing.LastTransitionTime.Time)
+	since := w.since(progressing, now)
 	switch {
 	case progressing.Status == metav1.ConditionFalse:
 		return rollout.Succeeded, since
@@ -40,12 +42,12 @@ func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.Sta
 // withoutProgress returns the state for a work without a condition Progressing. If there will be none, because no rule sets it and
 // no kind in it is known to have any, then a work that is applied and available has succeeded; otherwise rollouts would never get past
 // it.
-func withoutProgress(w *work, template *workv1.ManifestWorkSpec, given time.Time) (rollout.State, time.Time) {
+func withoutProgress(w *work, template *workv1.ManifestWorkSpec, now time.Time) (rollout.State, time.Time) {
 	if hasRule(template, fleet.ConditionProgressing) || meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionProgressing) != nil {
-		return rollout.Progressing, given
+		return rollout.Progressing, w.writtenAt()
 	}
 	available := w.current(fleet.ConditionAvailable)
-	since := latest(given, changedAt(available))
+	since := w.since(available, now)
 	if !isTrue(available) {
 		return rollout.Progressing, since
 	}
@@ -81,25 +83,24 @@ func (w *work) writtenAt() time.Time {
 	return at
 }
 
+// since returns when a condition got its status. That is a time of the cluster's clock: what is earlier than the hub wrote the work, or
+// has not come yet, cannot be, and the cluster is in its state since it got the work.
+func (w *work) since(condition *metav1.Condition, now time.Time) time.Time {
+	given := w.writtenAt()
+	if condition == nil {
+		return given
+	}
+	at := condition.LastTransitionTime.Time
+	if at.Before(given) || at.After(now.Add(clockTolerance)) {
+		return given
+	}
+	return at
+}
+
 func isTrue(condition *metav1.Condition) bool {
 	return condition != nil && condition.Status == metav1.ConditionTrue
 }
 
 func isFalse(condition *metav1.Condition) bool {
 	return condition != nil && condition.Status == metav1.ConditionFalse
-}
-
-// changedAt returns when a condition got its status; zero if there is no condition.
-func changedAt(condition *metav1.Condition) time.Time {
-	if condition == nil {
-		return time.Time{}
-	}
-	return condition.LastTransitionTime.Time
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

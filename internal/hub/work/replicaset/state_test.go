@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // MR-04: what the conditions of a work mean for the rollout. The work has generation 2, was written at noon, and the
-// conditions are as of a minute later.
+// conditions are as of a minute later. It is one o'clock.
 func TestStateOf(t *testing.T) {
 	t.Parallel()
 	after := noon.Add(time.Minute)
@@ -79,11 +80,48 @@ func TestStateOf(t *testing.T) {
 			if test.template.Workload.Manifests == nil {
 				test.template = template("1")
 			}
-			if state, since := stateOf(&work{ManifestWork: w}, sameSpec(&w.Spec, &test.template), &test.template); state != test.state ||
+			same := sameSpec(&w.Spec, &test.template)
+			if state, since := stateOf(&work{ManifestWork: w}, same, &test.template, noon.Add(time.Hour)); state != test.state ||
 				!since.Equal(test.since) {
 				t.Errorf("%s since %s, want %s since %s", state, since, test.state, test.since)
 			}
 		})
+	}
+}
+
+// MR-04: the clock of a cluster neither moves the beginning of a state before the work was written nor into the future.
+func TestStateOfClusterWithAnotherClock(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(time.Hour)
+	states := map[string][]metav1.Condition{
+		"not applied":   {{Type: "Applied", Status: "False"}},
+		"progressing":   {{Type: "Applied", Status: "True"}, {Type: "Progressing", Status: "True"}},
+		"degraded":      {{Type: "Applied", Status: "True"}, {Type: "Progressing", Status: "True"}, {Type: "Degraded", Status: "True"}},
+		"done":          {{Type: "Applied", Status: "True"}, {Type: "Progressing", Status: "False"}},
+		"available":     {{Type: "Applied", Status: "True"}, {Type: "Available", Status: "True"}},
+		"not available": {{Type: "Applied", Status: "True"}, {Type: "Available", Status: "False"}},
+	}
+	for name, clock := range map[string]struct{ says, since time.Time }{
+		"a day behind":   {now.AddDate(0, 0, -1), noon},
+		"right":          {now, now},
+		"a little ahead": {now.Add(clockTolerance), now.Add(clockTolerance)},
+		"a day ahead":    {now.AddDate(0, 0, 1), noon},
+	} {
+		for state, conditions := range states {
+			t.Run(name+", "+state, func(t *testing.T) {
+				t.Parallel()
+				w := &workv1.ManifestWork{
+					ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationTemplateWrittenAt: noon.Format(time.RFC3339Nano)}},
+					Spec:       template("1"), Status: workv1.ManifestWorkStatus{Conditions: slices.Clone(conditions)},
+				}
+				for i := range w.Status.Conditions {
+					w.Status.Conditions[i].LastTransitionTime = metav1.NewTime(clock.says)
+				}
+				if _, since := stateOf(&work{ManifestWork: w}, true, &w.Spec, now); !since.Equal(clock.since) {
+					t.Errorf("since %s, want %s", since, clock.since)
+				}
+			})
+		}
 	}
 }
 
