@@ -66,6 +66,10 @@ const (
 	// AnnotationTemplateWrittenAt on a ManifestWork of a ManifestWorkReplicaSet is when the hub wrote its present spec, in
 	// RFC 3339: from then on the cluster counts in the rollout. It is an extension.
 	AnnotationTemplateWrittenAt = "capstan.io/template-written-at"
+	// AnnotationCompleteSeen on a ManifestWork with a TTL is when its condition Complete became True and when the hub saw that, by the clocks
+	// of the cluster and of the hub, in RFC 3339 with a slash between. The hub writes it, and counts the TTL from the latter. It is an
+	// extension.
+	AnnotationCompleteSeen = "capstan.io/complete-seen"
 	// AnnotationLabelsOfSet on a ManifestWork of a ManifestWorkReplicaSet is the keys of the labels that it has from the set,
 	// with commas between them: when the set loses one, the work does. It is an extension.
 	AnnotationLabelsOfSet = "capstan.io/labels-of-set"

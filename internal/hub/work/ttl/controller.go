@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -50,7 +52,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 			if !ok {
 				return false
 			}
-			_, ends := end(work)
+			_, _, ends := finished(work)
 			return ends
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
@@ -63,11 +65,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, work); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	at, ends := end(work)
+	complete, ttl, ends := finished(work)
 	if !ends {
 		return ctrl.Result{}, nil
 	}
-	if left := at.Sub(c.clock.Now()); left > 0 {
+	now := c.clock.Now()
+	seen, known := seenComplete(work, complete, now)
+	if !known {
+		seen = now
+	}
+	if left := ttl - now.Sub(seen); left > 0 {
+		if err := c.note(ctx, work, complete, seen); err != nil {
+			return ctrl.Result{}, err
+		}
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	// With the precondition, a work that is changed at the last moment, for example in its TTL, is reconciled again instead.
@@ -79,17 +89,38 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// end returns when the work is to be deleted, if that is known. A work of a ManifestWorkReplicaSet is not: it would be created again.
-func end(work *workv1.ManifestWork) (at time.Time, ends bool) {
+// finished returns the condition Complete of a work that is to be deleted some time after the hub has seen that, and after which time. A
+// work of a ManifestWorkReplicaSet is not: it would be created again.
+func finished(work *workv1.ManifestWork) (complete *metav1.Condition, ttl time.Duration, ends bool) {
 	if !work.DeletionTimestamp.IsZero() || work.Labels[fleet.LabelManifestWorkReplicaSet] != "" ||
 		work.Spec.DeleteOption == nil || work.Spec.DeleteOption.TTLSecondsAfterFinished == nil {
-		return time.Time{}, false
+		return nil, 0, false
 	}
-	complete := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionComplete)
+	complete = meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionComplete)
 	if complete == nil || complete.Status != metav1.ConditionTrue {
-		return time.Time{}, false
+		return nil, 0, false
 	}
 	const longest = int64(math.MaxInt64 / time.Second)
-	ttl := time.Duration(min(*work.Spec.DeleteOption.TTLSecondsAfterFinished, longest)) * time.Second
-	return complete.LastTransitionTime.Add(ttl), true
+	return complete, time.Duration(min(*work.Spec.DeleteOption.TTLSecondsAfterFinished, longest)) * time.Second, true
+}
+
+// seenComplete returns when the hub saw that the work became complete, if that is noted on it. The clock of the cluster only tells one time
+// that it became complete from another: it may be wrong.
+func seenComplete(work *workv1.ManifestWork, complete *metav1.Condition, now time.Time) (at time.Time, known bool) {
+	transition, seen, _ := strings.Cut(work.Annotations[fleet.AnnotationCompleteSeen], "/")
+	at, err := time.Parse(time.RFC3339Nano, seen)
+	return at, err == nil && !at.After(now) && transition == reported(complete)
+}
+
+// note writes on the work when the hub saw that it became complete, unless that is there: later reports do not move it.
+func (c *Controller) note(ctx context.Context, work *workv1.ManifestWork, complete *metav1.Condition, seen time.Time) error {
+	noted := work.DeepCopy()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, fleet.AnnotationCompleteSeen,
+		reported(complete)+"/"+seen.UTC().Format(time.RFC3339Nano))
+	_, err := patch.Object(ctx, c.client, noted, work)
+	return err
+}
+
+func reported(complete *metav1.Condition) string {
+	return complete.LastTransitionTime.UTC().Format(time.RFC3339)
 }
