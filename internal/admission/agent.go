@@ -134,8 +134,7 @@ func validateHold(object, old metav1.Object, resource schema.GroupResource, send
 	} {
 		if !equality.Semantic.DeepEqual(part.now, part.before) {
 			return apierrors.NewForbidden(resource, object.GetName(), fmt.Errorf(
-				"user %q joins or acts for a cluster and cannot set %s to %v: leave it as it is, and out of a new object", sender.Name, part.path,
-				part.now))
+				"user %q joins or acts for a cluster and cannot change %s: leave it as it is, and out of a new object", sender.Name, part.path))
 		}
 	}
 	return nil

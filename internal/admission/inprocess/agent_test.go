@@ -170,11 +170,11 @@ func TestAgentsHoldNothingInTheirNamespace(t *testing.T) {
 		}{
 			"neither":            {with(""), with(""), ""},
 			"new":                {with(""), nil, ""},
-			"new with finalizer": {with(finalizers), nil, "cannot set metadata.finalizers to [x.io/stay]"},
-			"new with owner":     {with(owners), nil, "cannot set metadata.ownerReferences"},
-			"finalizer":          {with(finalizers), with(""), "cannot set metadata.finalizers"},
-			"finalizer removed":  {with(""), with(finalizers), "cannot set metadata.finalizers"},
-			"owner":              {with(owners), with(""), "cannot set metadata.ownerReferences"},
+			"new with finalizer": {with(finalizers), nil, "cannot change metadata.finalizers"},
+			"new with owner":     {with(owners), nil, "cannot change metadata.ownerReferences"},
+			"finalizer":          {with(finalizers), with(""), "cannot change metadata.finalizers"},
+			"finalizer removed":  {with(""), with(finalizers), "cannot change metadata.finalizers"},
+			"owner":              {with(owners), with(""), "cannot change metadata.ownerReferences"},
 			"what others set":    {with(finalizers + ", " + owners), with(finalizers + ", " + owners), ""},
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {

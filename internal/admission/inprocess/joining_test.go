@@ -92,10 +92,10 @@ func TestRequestsAreNotHeld(t *testing.T) {
 		refused      string
 	}{
 		"neither":   {written: csr("")},
-		"finalizer": {written: csr(finalizer), refused: "cannot set metadata.finalizers to [x.io/stay]"},
+		"finalizer": {written: csr(finalizer), refused: "cannot change metadata.finalizers"},
 		"owner": {written: csr(", ownerReferences: [{apiVersion: v1, kind: Namespace, name: a, uid: b, blockOwnerDeletion: true}]"),
-			refused: "cannot set metadata.ownerReferences"},
-		"finalizer added":     {written: csr(finalizer), old: csr(""), refused: "cannot set metadata.finalizers"},
+			refused: "cannot change metadata.ownerReferences"},
+		"finalizer added":     {written: csr(finalizer), old: csr(""), refused: "cannot change metadata.finalizers"},
 		"finalizer of others": {written: csr(finalizer), old: csr(finalizer)},
 	} {
 		for credential, who := range senders {
