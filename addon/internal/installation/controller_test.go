@@ -681,13 +681,7 @@ func TestWithdraw(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	var permissions []client.Object
-	h := newHub(t, cluster("c1"), installed())
-	h.agent.options.Registration = &addon.Registration{
-		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
-		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
-			return permissions, nil
-		},
-	}
+	h := hubWithPermissions(t, &permissions)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "one"}}
 	for what, bad := range map[string][]client.Object{"another kind": {cluster("c2")}, "twice": {binding, binding.DeepCopy()}} {
 		permissions = bad
@@ -717,17 +711,22 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// hubWithPermissions has an add-on on the cluster c1 whose agent gets these permissions.
+func hubWithPermissions(t *testing.T, permissions *[]client.Object) *hub {
+	t.Helper()
+	h := newHub(t, cluster("c1"), installed())
+	h.agent.options.Registration = &addon.Registration{
+		Configs:     func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) { return *permissions, nil },
+	}
+	return h
+}
+
 // Rights that are no longer wanted go, and those that are wanted come, even if others can be neither given nor taken.
 func TestPermissionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	var permissions []client.Object
-	h := newHub(t, cluster("c1"), installed())
-	h.agent.options.Registration = &addon.Registration{
-		Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
-		Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
-			return permissions, nil
-		},
-	}
+	h := hubWithPermissions(t, &permissions)
 	dropped := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "dropped"}}
 	refused := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "refused"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello"}}

@@ -60,11 +60,7 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 			agent := newServer()
 			agent.who = &user.DefaultInfo{Name: "agent",
 				Groups: []string{"system:open-cluster-management:c1", "system:open-cluster-management:managed-clusters"}}
-			code := int32(0)
-			if test.refused != "" {
-				code = 403
-			}
-			checkStatus(t, agent.write(t, changed.DeepCopy(), before(), ""), code, test.refused)
+			checkForbidden(t, agent.write(t, changed.DeepCopy(), before(), ""), test.refused)
 			// Who is no agent may do all of this, but for the set.
 			if test.name != "set" {
 				checkStatus(t, newServer().write(t, changed.DeepCopy(), before(), ""), 0, "")
@@ -106,11 +102,7 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 				agentOfC1, {Name: "system:serviceaccount:c1:a-agent"},
 				{Name: "x", Groups: []string{"system:open-cluster-management:cluster:c1:addon:a"}},
 			} {
-				code := int32(0)
-				if test.refused != "" {
-					code = 403
-				}
-				checkStatus(t, as(who).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+				checkForbidden(t, as(who).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), test.refused)
 			}
 			checkStatus(t, newServer().write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
 		})
@@ -142,11 +134,7 @@ func TestAgentsLeaveAnnotationsOfTheHub(t *testing.T) {
 			t.Parallel()
 			for _, agent := range []*user.DefaultInfo{agentOfC1, grpcServer,
 				{Name: "open-cluster-management:c1", Groups: []string{"open-cluster-management:c1"}}} {
-				code := int32(0)
-				if test.refused != "" {
-					code = 403
-				}
-				checkStatus(t, as(agent).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+				checkForbidden(t, as(agent).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), test.refused)
 			}
 			for _, other := range []*user.DefaultInfo{{Name: "admin"}, {Name: "system:serviceaccount:c1:deployer"}} {
 				checkStatus(t, as(other).write(t, test.changed.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
@@ -179,11 +167,7 @@ func TestAgentsHoldNothingInTheirNamespace(t *testing.T) {
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				code := int32(0)
-				if test.refused != "" {
-					code = 403
-				}
-				checkStatus(t, as(agentOfC1).write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), code, test.refused)
+				checkForbidden(t, as(agentOfC1).write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), test.refused)
 				checkStatus(t, newServer().write(t, test.written.DeepCopy(), test.old.DeepCopy(), ""), 0, "")
 			})
 		}

@@ -3,6 +3,7 @@ package inprocess_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -191,6 +192,16 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 func cluster(t *testing.T, more string) *unstructured.Unstructured {
 	t.Helper()
 	return object(t, "{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, "+more+"}")
+}
+
+// checkForbidden checks that a write is refused with a text, or not at all without one.
+func checkForbidden(t *testing.T, err error, text string) {
+	t.Helper()
+	code := int32(0)
+	if text != "" {
+		code = http.StatusForbidden
+	}
+	checkStatus(t, err, code, text)
 }
 
 func checkStatus(t *testing.T, err error, code int32, text string) {

@@ -392,45 +392,36 @@ func TestRecreated(t *testing.T) {
 	eventually(t, "the cache has b", func() bool { return seen.has(map[string]int64{"a": 5, "b": 1}) })
 }
 
-// GR-11 CE-07: a work that the hub has said to be gone, and has, is there again when the agent subscribes again.
+// GR-11 CE-05 CE-07: a work that its source says to be gone is gone, also if it answers to a resync request as sources of the SDK do: with
+// the time at which it was deleted, and nothing else. One that the source has all the same is there again when the agent subscribes again.
 func TestGoneByMistake(t *testing.T) {
 	t.Parallel()
-	h := newTestHub(t)
-	work := newWork("a")
-	h.put(cloudevents.ManifestBundles, work)
-	_, c := h.api(t)
-	get := func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(work), &workv1.ManifestWork{}) }
-	if err := get(); err != nil {
-		t.Fatal(err)
+	ofSDK := func(event *cloudevents.Event) {
+		event.Type = cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Spec,
+			Action: cloudevents.ResyncResponse}.String()
+		event.Extensions[cloudevents.ExtensionDeletedAt] = time.Now()
 	}
-	h.mu.Lock()
-	h.notify(cloudevents.ManifestBundles, gone(cloudevents.ManifestBundles, string(work.UID)))
-	h.mu.Unlock()
-	eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
-	h.restart(t, cloudevents.ManifestBundles, func() {})
-	eventually(t, "the work is there again", func() bool { return get() == nil })
-}
-
-// CE-05 CE-07: a work is gone, too, when its source answers to a resync request as those of the SDK do: with the time at which it was
-// deleted, and nothing else.
-func TestGoneFromSDK(t *testing.T) {
-	t.Parallel()
-	h := newTestHub(t)
-	work := newWork("a")
-	h.put(cloudevents.ManifestBundles, work)
-	_, c := h.api(t)
-	get := func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(work), &workv1.ManifestWork{}) }
-	if err := get(); err != nil {
-		t.Fatal(err)
+	for name, say := range map[string]func(*cloudevents.Event){"of the hub": func(*cloudevents.Event) {}, "of the SDK": ofSDK} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newTestHub(t)
+			work := newWork("a")
+			h.put(cloudevents.ManifestBundles, work)
+			_, c := h.api(t)
+			get := func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(work), &workv1.ManifestWork{}) }
+			if err := get(); err != nil {
+				t.Fatal(err)
+			}
+			event := gone(cloudevents.ManifestBundles, string(work.UID))
+			say(event)
+			h.mu.Lock()
+			h.notify(cloudevents.ManifestBundles, event)
+			h.mu.Unlock()
+			eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
+			h.restart(t, cloudevents.ManifestBundles, func() {})
+			eventually(t, "the work is there again", func() bool { return get() == nil })
+		})
 	}
-	answer := gone(cloudevents.ManifestBundles, string(work.UID))
-	answer.Type = cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Spec,
-		Action: cloudevents.ResyncResponse}.String()
-	answer.Extensions[cloudevents.ExtensionDeletedAt] = time.Now()
-	h.mu.Lock()
-	h.notify(cloudevents.ManifestBundles, answer)
-	h.mu.Unlock()
-	eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
 }
 
 // WK-14 CE-07: a hub that still waits for the end of a work which the agent has reported to have left the cluster is notified again, each

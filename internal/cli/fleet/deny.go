@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -119,21 +118,10 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	return errors.Join(errs...)
 }
 
-// awaitAll waits for all of them at the same time, so that one that keeps its rights takes no time from the others.
 func (r *denial) awaitAll(ctx context.Context, clusters []string) error {
-	errs := make([]error, len(clusters))
-	progress := r.Progress()
-	var group errgroup.Group
-	for i, cluster := range clusters {
-		group.Go(func() error {
-			progress.Wait(cluster, "waiting for the hub to take its rights away")
-			errs[i] = r.awaitNoRights(ctx, cluster)
-			progress.Wait(cluster, "")
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs, in the order of the clusters
-	progress.Close()
+	errs := r.AwaitEach(clusters, "waiting for the hub to take its rights away", func(cluster string) error {
+		return r.awaitNoRights(ctx, cluster)
+	})
 	for i, cluster := range clusters {
 		if errs[i] == nil {
 			r.Say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)

@@ -175,13 +175,14 @@ func TestAccessAnswers(t *testing.T) {
 	slow.Handlers["/api/v1"] = fakehub.Refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the cluster does not answer")
 	h.Connect("noright", slow)
 	for command, says := range map[string][]string{
-		"list pods -n web --cluster cluster1":                              nil,
-		"list pod/web-0 -n web --cluster cluster1 --as alice":              nil,
-		"list pods -n other --cluster cluster1 --as alice":                 {"no        cluster", `no role on the cluster lets user "cluster:hub:alice" list pods in namespace other`, "A ClusterPermission in namespace cluster1"},
-		"create pods/web-0 --subresource exec --cluster cluster1":          {"create pods/exec web-0 in namespace default"},
-		"delete deploy -n web --cluster cluster1 --as alice":               {"delete deployments.apps in namespace web"},
-		"list pods -n web --clusters cluster1,cluster2 --as alice":         {"cluster1       yes", "cluster2       no        owner", inOwnersConfigMap, "The owner of the cluster decides"},
-		"delete pods -n web --cluster idle --as alice":                     {"no        hub", `does not let user "alice" delete managedclusters/proxy`, "--verb=delete", "--user=alice"},
+		"list pods -n web --cluster cluster1":                      nil,
+		"list pod/web-0 -n web --cluster cluster1 --as alice":      nil,
+		"list pods -n other --cluster cluster1 --as alice":         {"no        cluster", `no role on the cluster lets user "cluster:hub:alice" list pods in namespace other`, "A ClusterPermission in namespace cluster1"},
+		"create pods/web-0 --subresource exec --cluster cluster1":  {"create pods/exec web-0 in namespace default"},
+		"delete deploy -n web --cluster cluster1 --as alice":       {"delete deployments.apps in namespace web"},
+		"list pods -n web --clusters cluster1,cluster2 --as alice": {"cluster1       yes", "cluster2       no        owner", inOwnersConfigMap, "The owner of the cluster decides"},
+		"delete pods -n web --cluster idle --as alice": {"no        hub", `does not let user "alice" delete managedclusters/proxy`,
+			"--verb=delete", "--user=alice"},
 		"list pods -n web --cluster idle":                                  {"no        connection", "cluster idle has no tunnel", "capstan proxy health"},
 		"list pods --cluster noright":                                      {"no        connection", "the cluster does not answer"},
 		"list things --cluster cluster1":                                   {"no        cluster", `it serves no "things"`},

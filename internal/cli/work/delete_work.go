@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -144,23 +143,11 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 	return errors.Join(append(errs, d.awaitAll(ctx, hub, name, deleting))...)
 }
 
-// awaitAll waits for the works of all clusters at the same time, so that one that stays takes no time from the others.
+// awaitAll waits until the works of all clusters are gone.
 func (d *workDeletion) awaitAll(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) error {
 	ctx, cancel := d.LimitedTo(ctx, d.timeout)
 	defer cancel()
-	errs := make([]error, len(clusters))
-	progress := d.Progress()
-	var group errgroup.Group
-	for i, cluster := range clusters {
-		group.Go(func() error {
-			progress.Wait(cluster, "waiting for its agent")
-			errs[i] = awaitNoWork(ctx, hub, cluster, name)
-			progress.Wait(cluster, "")
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs, in the order of the clusters
-	progress.Close()
+	errs := d.AwaitEach(clusters, "waiting for its agent", func(cluster string) error { return awaitNoWork(ctx, hub, cluster, name) })
 	for i, cluster := range clusters {
 		if errs[i] == nil {
 			d.Say("work %s in cluster %s is deleted", name, cluster)
