@@ -3,11 +3,9 @@ package brokerapi
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -704,62 +702,6 @@ func TestStatusResync(t *testing.T) {
 	if len(answers) != 1 || answers[0] != want {
 		t.Errorf("got %v, want %s", answers, want)
 	}
-}
-
-// published is a broker that keeps what is published.
-type published chan *cloudevents.Event
-
-// Publish implements Broker.
-func (p published) Publish(_ context.Context, event *cloudevents.Event) error {
-	p <- event
-	return nil
-}
-
-// Subscribe implements Broker.
-func (published) Subscribe(context.Context, string, cloudevents.DataType) (cloudevents.Subscription, error) {
-	return nil, status.Error(codes.Unavailable, "nothing is sent")
-}
-
-// CE-05 CE-06: a hub that asks for statuses has connected just now, and may not know of works that were deleted before. The agent asks it
-// once, however many requests it makes, and removes what is gone. With the next connection, it asks again.
-func TestAskedOnConnectionOfHub(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		broker := make(published, 10)
-		a := New(t.Context(), Options{Broker: broker, Cluster: testCluster, Source: testCluster, Clock: clock.RealClock{}})
-		c := a.collections[resourceWorks]
-		handle := func(event *cloudevents.Event) {
-			if _, err := c.handle(t.Context(), event); err != nil {
-				t.Fatal(err)
-			}
-		}
-		work := newWork("a")
-		work.UID = "a"
-		handle(encode(cloudevents.ManifestBundles, cloudevents.Create, work))
-		request := cloudevents.New("hub", cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Status,
-			Action: cloudevents.Resync}, time.Now())
-		if err := request.SetData(cloudevents.StatusHashes{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range [][]cloudevents.ResourceVersion{{{ResourceID: "a", ResourceVersion: 1}}, nil} {
-			for range 3 {
-				handle(request)
-			}
-			asked, known := <-broker, cloudevents.ResourceVersions{}
-			if err := asked.ReadData(&known); err != nil || asked.Text(cloudevents.ExtensionClusterName) != testCluster ||
-				!slices.Equal(known.Versions, want) {
-				t.Errorf("asked %s, %v; want %v", asked.Data, err, want)
-			}
-			<-time.After(time.Minute)
-			if len(broker) > 0 {
-				t.Errorf("asked %d times more", len(broker))
-			}
-			handle(gone(cloudevents.ManifestBundles, "a"))
-			if c.get(client.ObjectKeyFromObject(work)) != nil {
-				t.Error("the work is still there")
-			}
-		}
-	})
 }
 
 // GR-11: a lease is renewed again and again.

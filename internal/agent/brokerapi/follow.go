@@ -22,8 +22,6 @@ const (
 	firstResubscription = time.Second
 	// endOfResync is how long a broker that has taken a resync request may send nothing before the end of its answer.
 	endOfResync = 30 * time.Second
-	// spreadOfRequests is within which the agents of a fleet ask a hub that has connected. In that time it has said all that it asks for.
-	spreadOfRequests = 10 * time.Second
 	// attemptTimeout is how long a reader waits for a subscription and for what the hub has.
 	attemptTimeout = 30 * time.Second
 )
@@ -46,8 +44,6 @@ type connection struct {
 	retries  chan struct{}
 	// asked has the UIDs of what the last resync request was about, as far as the hub has not sent it since.
 	asked map[string]bool
-	// asksLater says that a request waits to be made.
-	asksLater bool
 }
 
 func (c *connection) init() { c.retries = make(chan struct{}, 1) }
@@ -196,8 +192,11 @@ func (c *collection) startResync(ctx context.Context, subscription cloudevents.S
 	ctx, cancel := context.WithCancel(ctx)
 	r := &resync{mark: cloudevents.EndMark + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
 		heard: make(chan struct{}, 1)}
-	event, err := c.resyncRequest(append(c.ask(), cloudevents.ResourceVersion{ResourceID: r.mark}))
-	if err != nil {
+	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
+	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
+	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
+	versions := append(c.ask(), cloudevents.ResourceVersion{ResourceID: r.mark})
+	if err := event.SetData(cloudevents.ResourceVersions{Versions: versions}); err != nil {
 		subscription.End(err)
 		return r
 	}
@@ -237,43 +236,6 @@ func (r *resync) hear() {
 	case r.heard <- struct{}{}:
 	default:
 	}
-}
-
-func (c *collection) resyncRequest(versions []cloudevents.ResourceVersion) (*cloudevents.Event, error) {
-	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
-	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
-	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
-	return event, event.SetData(cloudevents.ResourceVersions{Versions: versions})
-}
-
-// askLater asks the hub once, within a while, for what the collection lacks, however often it is called meanwhile. Nobody waits for the
-// end of the answer: the collection stays readable.
-func (c *collection) askLater(ctx context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asksLater {
-		return
-	}
-	c.asksLater = true
-	timer := c.api.Clock.NewTimer(rand.N(spreadOfRequests)) //nolint:gosec // it spreads requests and protects nothing
-	go func() {
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C():
-		}
-		c.mu.Lock()
-		c.asksLater = false
-		c.mu.Unlock()
-		event, err := c.resyncRequest(c.ask())
-		if err == nil {
-			err = c.api.publish(ctx, event)
-		}
-		if err != nil {
-			log.FromContext(ctx).Error(err, "The hub could not be asked for what the agent lacks; it is when the connection is made again")
-		}
-	}()
 }
 
 func (r *resync) isEnd(event *cloudevents.Event) bool {
@@ -346,8 +308,6 @@ func (c *collection) handle(ctx context.Context, event *cloudevents.Event) (agai
 	case eventType.DataType != c.kind.dataType:
 		return false, nil
 	case eventType.SubResource == cloudevents.Status && eventType.Action == cloudevents.Resync && c.kind.resource == resourceWorks:
-		// A hub asks on each connection. What was deleted while none was connected, it does not know to have been sent.
-		c.askLater(ctx)
 		return false, c.api.answerStatusResync(ctx, c, event)
 	case eventType.SubResource != cloudevents.Spec || eventType.Action == cloudevents.Resync:
 		return false, nil

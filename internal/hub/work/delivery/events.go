@@ -263,8 +263,7 @@ func (c *Controller) sendDeleted(ctx context.Context, cluster string, versions c
 }
 
 // connected sends all agents all works again, and requests from them the statuses that the hub does not have: of what was sent before, in
-// either direction, nobody knows what has arrived. By that request agents know, too, that they have to ask what they lack: works that were
-// deleted while no hub was connected.
+// either direction, nobody knows what has arrived.
 func (c *Controller) connected(ctx context.Context) {
 	works := &workv1.ManifestWorkList{}
 	if err := c.client.List(ctx, works, client.UnsafeDisableDeepCopy); err != nil {
@@ -284,30 +283,26 @@ func (c *Controller) connected(ctx context.Context) {
 	}
 }
 
-// requestStatuses makes at least one request, also without works: agents ask then for what they lack, and have works that are gone.
 func (c *Controller) requestStatuses(ctx context.Context, works []workv1.ManifestWork) error {
-	for {
+	for len(works) > 0 {
 		some := works[:min(mostHashes, len(works))]
 		works = works[len(some):]
-		if err := c.requestStatusesOf(ctx, some); err != nil || len(works) == 0 {
+		hashes := cloudevents.StatusHashes{}
+		for i := range some {
+			hash, err := cloudevents.HashStatus(&some[i].Status)
+			if err != nil {
+				return err
+			}
+			hashes.Hashes = append(hashes.Hashes, cloudevents.StatusHash{ResourceID: string(some[i].UID), StatusHash: hash})
+		}
+		request := cloudevents.New(Source, cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Status,
+			Action: cloudevents.Resync}, c.clock.Now())
+		if err := request.SetData(hashes); err != nil {
+			return err
+		}
+		if err := c.transport.Send(ctx, request); err != nil {
 			return err
 		}
 	}
-}
-
-func (c *Controller) requestStatusesOf(ctx context.Context, works []workv1.ManifestWork) error {
-	hashes := cloudevents.StatusHashes{Hashes: []cloudevents.StatusHash{}}
-	for i := range works {
-		hash, err := cloudevents.HashStatus(&works[i].Status)
-		if err != nil {
-			return err
-		}
-		hashes.Hashes = append(hashes.Hashes, cloudevents.StatusHash{ResourceID: string(works[i].UID), StatusHash: hash})
-	}
-	request := cloudevents.New(Source, cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Status,
-		Action: cloudevents.Resync}, c.clock.Now())
-	if err := request.SetData(hashes); err != nil {
-		return err
-	}
-	return c.transport.Send(ctx, request)
+	return nil
 }

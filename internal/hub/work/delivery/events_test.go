@@ -145,21 +145,6 @@ func TestWorksAreNotCopied(t *testing.T) {
 	}
 }
 
-// CE-06: a hub that has connected asks for the statuses of all works, a limited number in each request. It does so without works, too:
-// agents may have some that were deleted meanwhile.
-func TestRequestsOnConnection(t *testing.T) {
-	t.Parallel()
-	for works, want := range map[int]int{0: 1, 1: 1, mostHashes: 1, mostHashes + 1: 2} {
-		transport := &recorded{}
-		if err := newController(t, transport).requestStatuses(t.Context(), make([]workv1.ManifestWork, works)); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(transport.sent, slices.Repeat([]string{"resync_request "}, want)) {
-			t.Errorf("%d works: sent %q, want %d requests", works, transport.sent, want)
-		}
-	}
-}
-
 // What is remembered of each work of a fleet is small, whatever its annotations, and distinguishes them.
 func TestVersionsAreSmall(t *testing.T) {
 	t.Parallel()
