@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,12 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
-	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
 // serviceName is the Service, the Route and the prefix of the Secrets of a hub that runs in a cluster.
@@ -33,14 +26,6 @@ const serviceName = "multicluster-controlplane"
 
 // namespaceFile is where a pod finds the name of its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-const (
-	// localHost is where this machine reaches itself.
-	localHost = "127.0.0.1"
-	// formerHosts is how many former addresses of the hub its certificate has: clients that know one of them still reach a hub that has it
-	// again.
-	formerHosts = 4
-)
 
 var routeResource = schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"}
 
@@ -75,8 +60,6 @@ type address struct {
 	port int
 	// listen is the port of the API server.
 	listen int
-	// former are hosts at which clients may still look for the hub.
-	former []string
 }
 
 func (a address) url() string {
@@ -100,54 +83,9 @@ func (o *Options) findAddress(ctx context.Context) (address, error) {
 	if o.Hosting != nil {
 		a.host, err = o.Hosting.externalHost(ctx)
 	} else {
-		a.host, a.former = o.detectHost(ctx), o.servedAddresses()
+		a.host = routableHost(o.serving.BindAddress)
 	}
 	return a, err
-}
-
-// detectHost is the first address of this machine that others can reach. While that cannot be found out, because the default route is
-// missing, it is the host of the start before: agents know the hub by it.
-func (o *Options) detectHost(ctx context.Context) string {
-	logger := klog.FromContext(ctx)
-	before := o.hostBefore()
-	found, err := o.resolve(o.serving.BindAddress)
-	switch {
-	case err != nil && before == "":
-		logger.Info("Cannot find out the address of this machine; the hub is reached from this machine alone", "reason", err.Error())
-		return localHost
-	case err != nil:
-		logger.Info("Cannot find out the address of this machine; the hub keeps the one that it had", "host", before, "reason", err.Error())
-		return before
-	case before != "" && before != found.String():
-		logger.Info("The address of this machine has changed; agents look for the hub at the former one until they are told. Set "+
-			"apiserver.externalHostname in "+ocmconfig.FileName+" to a name that stays", "host", found.String(), "former", before)
-	}
-	return found.String()
-}
-
-// hostBefore is the host in the admin kubeconfig of the start before; empty if there was none, or others could not reach it.
-func (o *Options) hostBefore() string {
-	config, err := clientcmd.LoadFromFile(AdminKubeconfig(o.Config.DataDirectory))
-	if err != nil || config.Clusters[kubeconfigName] == nil {
-		return ""
-	}
-	server, err := url.Parse(config.Clusters[kubeconfigName].Server)
-	if err != nil || server.Hostname() == localHost {
-		return ""
-	}
-	return server.Hostname()
-}
-
-// servedAddresses are the addresses in the serving certificate of the start before, the latest first.
-func (o *Options) servedAddresses() (addresses []string) {
-	certs, err := certutil.CertsFromFile(filepath.Join(certDir(o.Config.DataDirectory), string(pki.APIServer)+".crt"))
-	if err != nil {
-		return nil
-	}
-	for _, ip := range certs[0].IPAddresses {
-		addresses = append(addresses, ip.String())
-	}
-	return addresses
 }
 
 // listenPort is the port of the API server on this machine.
@@ -171,7 +109,7 @@ func (o *Options) PeerAddress() string {
 func routableHost(bind net.IP) string {
 	host, err := utilnet.ResolveBindAddress(bind)
 	if err != nil {
-		return localHost
+		return "127.0.0.1"
 	}
 	return host.String()
 }
@@ -236,22 +174,13 @@ func (o *Options) serverNames(a address) []string {
 		namespace = o.Hosting.Namespace
 	}
 	names := []string{a.host}
-	add := func(name string) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
 	for _, name := range []string{
 		"kubernetes.default", "kubernetes.default.svc",
 		serviceName + "." + namespace, serviceName + "." + namespace + ".svc",
-		"localhost", localHost, "10.0.0.1",
+		"localhost", "127.0.0.1", "10.0.0.1",
 	} {
-		add(name)
-	}
-	longest := len(names) + formerHosts
-	for _, name := range a.former {
-		if len(names) < longest {
-			add(name)
+		if name != a.host {
+			names = append(names, name)
 		}
 	}
 	return names

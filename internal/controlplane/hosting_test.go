@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
@@ -98,81 +96,6 @@ func TestHostedAddress(t *testing.T) {
 				t.Errorf("%s at port %d, want %s at 9443", got.url(), got.listen, c.want)
 			}
 		})
-	}
-}
-
-// SC-05: a hub that starts while it cannot find out its address, or has another one for a while, keeps those by which agents know it.
-func TestDetectedAddress(t *testing.T) {
-	t.Parallel()
-	const first, second = "192.0.2.1", "2001:db8::2"
-	type start struct {
-		found, url string
-		names      []string
-	}
-	for name, starts := range map[string][]start{
-		"no route at the first start": {
-			{found: "", url: "https://127.0.0.1:9443"},
-			{found: first, url: "https://192.0.2.1:9443", names: []string{first}},
-		},
-		"no route later": {
-			{found: first, url: "https://192.0.2.1:9443", names: []string{first}},
-			{found: "", url: "https://192.0.2.1:9443", names: []string{first}},
-			{found: first, url: "https://192.0.2.1:9443", names: []string{first}},
-		},
-		"another route for a while": {
-			{found: first, url: "https://192.0.2.1:9443", names: []string{first}},
-			{found: second, url: "https://[2001:db8::2]:9443", names: []string{first, second}},
-			{found: "", url: "https://[2001:db8::2]:9443", names: []string{first, second}},
-			{found: first, url: "https://192.0.2.1:9443", names: []string{first, second}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := NewOptions()
-			o.Config.DataDirectory, o.Config.APIServer.Port = t.TempDir(), 9443
-			for i, start := range starts {
-				o.resolve = func(net.IP) (net.IP, error) {
-					if start.found == "" {
-						return nil, errors.New("no default routes found")
-					}
-					return net.ParseIP(start.found), nil
-				}
-				a, err := o.findAddress(t.Context())
-				must(t, err)
-				if a.url() != start.url {
-					t.Errorf("start %d: %s, want %s", i, a.url(), start.url)
-				}
-				keys, err := pki.Open(t.Context(), pki.Options{Dir: certDir(o.Config.DataDirectory), ServerNames: o.serverNames(a)})
-				must(t, err)
-				must(t, o.writeKubeconfigs(t.Context(), keys, a))
-				certFile, _ := keys.Certificate(pki.APIServer)
-				certs, err := certutil.CertsFromFile(certFile)
-				must(t, err)
-				for _, name := range append(start.names, "127.0.0.1", "localhost") {
-					if err := certs[0].VerifyHostname(name); err != nil {
-						t.Errorf("start %d: %v", i, err)
-					}
-				}
-			}
-		})
-	}
-}
-
-// SC-05: of a machine whose address changes often, the certificate has the latest ones, and is the same at the next start.
-func TestFormerAddressesInTheCertificate(t *testing.T) {
-	t.Parallel()
-	o := NewOptions()
-	a := address{host: "192.0.2.9"}
-	for i := range 2 * formerHosts {
-		a.former = append(a.former, fmt.Sprintf("192.0.2.%d", 9-i))
-	}
-	names := o.serverNames(a)
-	if got, want := names[len(names)-formerHosts:], a.former[1:formerHosts+1]; !slices.Equal(got, want) {
-		t.Errorf("the certificate has the former addresses %v, want %v", got, want)
-	}
-	a.former = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return net.ParseIP(name) == nil })
-	if again := o.serverNames(a); !slices.Equal(again, names) {
-		t.Errorf("at the next start, the certificate has %v, not %v", again, names)
 	}
 }
 

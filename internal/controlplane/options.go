@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -65,8 +64,6 @@ type Options struct {
 
 	// hostedPort is where a hub in a cluster listens.
 	hostedPort int
-	// resolve finds the address of this machine that others reach, for a bind address.
-	resolve func(bind net.IP) (net.IP, error)
 
 	serving *genericoptions.SecureServingOptionsWithLoopback
 	oidc    *kubeoptions.BuiltInAuthenticationOptions
@@ -134,7 +131,6 @@ func NewOptions() *Options {
 	return &Options{
 		Config:     &ocmconfig.Config{},
 		hostedPort: ocmconfig.DefaultPort,
-		resolve:    utilnet.ResolveBindAddress,
 
 		serving: serving,
 		oidc:    kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC(),
