@@ -54,8 +54,9 @@ const (
 	// agentRequestLimit is how many undecided requests one agent may have. An agent itself stops at ten, and at ten for each add-on.
 	agentRequestLimit = 200
 	// agentKeptLimit is how many requests of one agent the hub may have, with those that it decided on and keeps for a while: renewals are
-	// approved at once. It leaves room for a hundred add-ons that are installed again and again.
-	agentKeptLimit = 500
+	// approved at once. It leaves room for a hundred add-ons whose certificates are
+	// valid for ten minutes.
+	agentKeptLimit = 2000
 )
 
 // stranger reports whether the writes of the sender are limited.

@@ -40,7 +40,7 @@ func TestMostSubscriptions(t *testing.T) {
 		want    int
 	}{
 		"to one cluster":   {func(int) string { return "c1" }, 100},
-		"to many clusters": {func(i int) string { return fmt.Sprint("c", i+1) }, 20_000},
+		"to many clusters": {func(i int) string { return fmt.Sprint("c", i+1) }, 50_000},
 	} {
 		r := newRegistry()
 		added := fill(t, &r, test.cluster)

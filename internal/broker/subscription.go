@@ -19,8 +19,9 @@ import (
 const (
 	// mostSubscriptions is for one kind of one cluster. Its agent has one, and add-ons may have some.
 	mostSubscriptions = 100
-	// mostOfUser is for everything. Clusters that join have two each until they are accepted, and many have one bootstrap credential.
-	mostOfUser = 20_000
+	// mostOfUser is for everything. Clusters that join have two each until they are accepted, and many have one bootstrap credential;
+	// those of connections that have broken count for a while.
+	mostOfUser = 50_000
 )
 
 // subscription is one call of Subscribe.

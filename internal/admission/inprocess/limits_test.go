@@ -234,11 +234,11 @@ func TestKeptRequests(t *testing.T) {
 		onAPI, byGRPC  int
 		refused        bool
 	}{
-		"agent":                                 {agentOfC1, agentOfC1, 499, 0, false},
-		"agent with many":                       {agentOfC1, agentOfC1, 500, 0, true},
-		"agent with many, some of them by gRPC": {agentOfC1, agentOfC1, 250, 250, true},
-		"agent by gRPC with many":               {grpcServer, agentOfC1, 0, 500, true},
-		"agent beside another with many":        {agentOfC1, &user.DefaultInfo{Name: "system:open-cluster-management:c2:a"}, 500, 0, false},
+		"agent":                                 {agentOfC1, agentOfC1, 1999, 0, false},
+		"agent with many":                       {agentOfC1, agentOfC1, 2000, 0, true},
+		"agent with many, some of them by gRPC": {agentOfC1, agentOfC1, 1000, 1000, true},
+		"agent by gRPC with many":               {grpcServer, agentOfC1, 0, 2000, true},
+		"agent beside another with many":        {agentOfC1, &user.DefaultInfo{Name: "system:open-cluster-management:c2:a"}, 2000, 0, false},
 		"joiner with many":                      {joiner, joiner, 600, 0, false},
 		"another user with many":                {sender, sender, 600, 0, false},
 	} {
@@ -267,7 +267,7 @@ func TestKeptRequests(t *testing.T) {
 			}
 			err := validator.Validate(t.Context(),
 				creation(created, certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), test.who), nil)
-			checkStatus(t, err, code, fmt.Sprintf("the hub has 500 requests of user %q", agentOfC1.Name))
+			checkStatus(t, err, code, fmt.Sprintf("the hub has 2000 requests of user %q", agentOfC1.Name))
 		})
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// clockTolerance is how far ahead of the hub's the clock of a cluster may be for the times that it reports to count.
-const clockTolerance = time.Minute
+// clockTolerance is how far ahead of the hub's the clock of a cluster may be for the times that it reports to count: what is counted from
+// them takes longer by that.
+const clockTolerance = time.Hour
 
 // stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same reports whether the work has the
 // template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
