@@ -201,11 +201,14 @@ func (c *collection) startResync(ctx context.Context, subscription cloudevents.S
 		return r
 	}
 	go func() {
-		if err := c.api.publish(ctx, event); err != nil {
+		err := c.api.publish(ctx, event)
+		switch {
+		case r.isOver(): // the answer may come before the broker says that it has the request
+		case err != nil:
 			subscription.End(err)
-			return
+		default:
+			c.awaitEnd(ctx, r, subscription)
 		}
-		c.awaitEnd(ctx, r, subscription)
 	}()
 	return r
 }

@@ -14,22 +14,27 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents"
 )
 
-// slowHub makes a pause before each event of its answer to a resync request.
+// slowHub makes a pause before each event of its answer to a resync request, and may not acknowledge the request.
 type slowHub struct {
 	pause        time.Duration
+	silent       bool
 	works        []*workv1.ManifestWork
 	requests     atomic.Int32
 	subscription atomic.Pointer[slowSubscription]
 }
 
 // Publish implements Broker.
-func (h *slowHub) Publish(_ context.Context, request *cloudevents.Event) error {
+func (h *slowHub) Publish(ctx context.Context, request *cloudevents.Event) error {
 	known := cloudevents.ResourceVersions{}
 	if err := request.ReadData(&known); err != nil {
 		return err
 	}
 	h.requests.Add(1)
 	go h.answer(h.subscription.Load(), known.Versions[len(known.Versions)-1].ResourceID)
+	if h.silent {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return nil
 }
 
@@ -79,22 +84,25 @@ func (s *slowSubscription) End(reason error) { s.cancel(reason) }
 
 func (s *slowSubscription) Close() { s.cancel(nil) }
 
-// CE-05: a hub may take its time for an answer with many works; one that is silent is asked again.
+// CE-05: a hub may take its time for an answer with many works, and answer before it acknowledges the request; one that is silent is asked
+// again.
 func TestSlowResync(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		pause time.Duration
-		live  bool
+		pause  time.Duration
+		silent bool
+		live   bool
 	}{
-		"works keep coming": {endOfResync * 2 / 3, true},
-		"silence":           {endOfResync + time.Second, false},
+		"works keep coming":          {pause: endOfResync * 2 / 3, live: true},
+		"before the acknowledgement": {silent: true, live: true},
+		"silence":                    {pause: endOfResync + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				hub := &slowHub{pause: test.pause}
+				hub := &slowHub{pause: test.pause, silent: test.silent}
 				for _, name := range []string{"a", "b", "c"} {
 					work := newWork(name)
 					work.UID = types.UID(name)
@@ -107,6 +115,7 @@ func TestSlowResync(t *testing.T) {
 						err = works.await(ctx)
 					}
 				}
+				<-time.After(2 * firstResubscription)
 				works.mu.Lock()
 				defer works.mu.Unlock()
 				if live := err == nil && len(works.records) == len(hub.works); live != test.live {
