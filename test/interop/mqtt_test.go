@@ -141,7 +141,7 @@ func expectRefusal(t *testing.T, broker *mqttBroker) {
 	}
 	subscribed := make(chan struct{}, 1)
 	intruder, err := mqtt.Connect(t.Context(), mqtt.Options{Config: config, ClientID: "intruder", Routes: config.Topics.ForAgent("c1"),
-		Receive: func(string, *cloudevents.Event) {}, Subscribed: func(context.Context) { subscribed <- struct{}{} }})
+		Receive: func(context.Context, string, *cloudevents.Event) {}, Subscribed: func(context.Context) { subscribed <- struct{}{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +182,13 @@ func TestSDKSourceByMQTT(t *testing.T) {
 	source := startSDKSource(t, config, "sdk", cluster)
 	ofHub := newWork(cluster, "of-hub", "1")
 	framework.Create(t, hub, ofHub)
+	// A client of the SDK that is asked for its works while it sends one answers that it has none.
+	awaitCondition(t, hub, ofHub, fleet.ConditionApplied)
 	ofSource := &ocmworkv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "of-source"}, Spec: ocmworkv1.ManifestWorkSpec{
 		Workload: ocmworkv1.ManifestsTemplate{Manifests: []ocmworkv1.Manifest{{RawExtension: manifest("of-source", "1")}}}}}
 	if _, err := source.ManifestWorks(cluster).Create(t.Context(), ofSource, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitCondition(t, hub, ofHub, fleet.ConditionApplied)
 	known := source.await(t, "of-source", isTrue(fleet.ConditionApplied)).DeepCopy()
 	awaitValue(t, managed, "of-hub", "1")
 	awaitValue(t, managed, "of-source", "1")

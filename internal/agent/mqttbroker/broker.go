@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
 )
 
-// mostWaiting is how many events wait for the agent to take them, before the subscription is ended and started again.
+// mostWaiting is how many events wait for the agent to take them, before they are dropped, and the subscription is started again.
 const mostWaiting = 10_000
 
 var (
@@ -28,8 +28,9 @@ type Broker struct {
 	client  *mqtt.Client
 
 	mu           sync.Mutex
-	connected    context.Context // ends with the connection; nil without one
-	changed      chan struct{}   // closed when connected changes
+	last         connection
+	connected    connection    // the last one, once the MQTT broker sends everything by it
+	changed      chan struct{} // closed when connected changes
 	subscription *subscription
 	// sources has who the works are from, by their UIDs. A work is reported to its source, and that alone says that it is gone.
 	sources map[string]string
@@ -45,37 +46,59 @@ func New(ctx context.Context, config *mqtt.Config, cluster, clientID string) (*B
 	return b, err
 }
 
-// track takes note of a connection, which ends with the context.
-func (b *Broker) track(ctx context.Context) {
-	b.setConnected(ctx)
-	context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.connected == ctx {
-			b.connected = nil
-		}
-	})
+// connection is one to the MQTT broker, with what it has brought and the agent has not taken. That may be more than a subscription asks
+// for: a source may send a work before the agent requests everything, and answer to that before it knows of the work itself.
+type connection struct {
+	ctx    context.Context // ends with the connection
+	events chan *cloudevents.Event
 }
 
-func (b *Broker) setConnected(ctx context.Context) {
+// current returns the connection of a context. What an earlier one has brought is dropped with it: the rest of it may be missing. The
+// caller holds the lock.
+func (b *Broker) current(ctx context.Context) connection {
+	if b.last.ctx != ctx {
+		b.last = connection{ctx: ctx, events: make(chan *cloudevents.Event, mostWaiting)}
+	}
+	return b.last
+}
+
+// track takes note of a connection, which ends with the context.
+func (b *Broker) track(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.connected = ctx
+	if ctx.Err() != nil {
+		return
+	}
+	b.connected = b.current(ctx)
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// receive hands an event on to the subscription, if there is one. Without one, the next one requests everything.
-func (b *Broker) receive(topic string, event *cloudevents.Event) {
+// receive hands an event on to the subscription, at once or when there is one.
+func (b *Broker) receive(ctx context.Context, topic string, event *cloudevents.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.subscription == nil || !b.isFor(topic, event) {
+	if !b.isFor(topic, event) {
 		return
 	}
+	events := b.current(ctx).events
 	select {
-	case b.subscription.events <- event:
+	case events <- event:
 	default:
-		b.subscription.End(errTooMany)
+		if b.subscription != nil {
+			b.subscription.End(errTooMany)
+		}
+		drain(events)
+	}
+}
+
+func drain(events <-chan *cloudevents.Event) {
+	for {
+		select {
+		case <-events:
+		default:
+			return
+		}
 	}
 }
 
@@ -167,8 +190,8 @@ func (b *Broker) Subscribe(ctx context.Context, cluster string, dataType cloudev
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &subscription{ctx: ctx, cancel: cancel, events: make(chan *cloudevents.Event, mostWaiting)}
-	s.stop = context.AfterFunc(connected, func() { s.End(errLost) })
+	s := &subscription{ctx: ctx, cancel: cancel, events: connected.events}
+	s.stop = context.AfterFunc(connected.ctx, func() { s.End(errLost) }) //nolint:contextcheck // it ends with the connection, too
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.subscription != nil {
@@ -179,18 +202,18 @@ func (b *Broker) Subscribe(ctx context.Context, cluster string, dataType cloudev
 }
 
 // await returns when there is a connection.
-func (b *Broker) await(ctx context.Context) (context.Context, error) {
+func (b *Broker) await(ctx context.Context) (connection, error) {
 	for {
 		b.mu.Lock()
 		connected, changed := b.connected, b.changed
 		b.mu.Unlock()
-		if connected != nil && connected.Err() == nil {
+		if connected.ctx != nil && connected.ctx.Err() == nil {
 			return connected, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return connection{}, context.Cause(ctx)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package mqttbroker
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -118,4 +120,63 @@ func TestWorksAlone(t *testing.T) {
 	if _, err := b.Subscribe(t.Context(), "c2", cloudevents.ManifestBundles); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("works of another cluster: %v", err)
 	}
+}
+
+// CE-07 O14: a subscription gets what has come by its connection since the MQTT broker agreed to send it, also before there was a
+// subscription: a source that sends a work at that moment does not send it again. What an earlier connection has brought is dropped, and so
+// is what is too much, after which the agent requests everything again.
+func TestWhatASubscriptionGets(t *testing.T) {
+	t.Parallel()
+	const topic = "sources/one/clusters/c1/sourceevents"
+	first, lose := context.WithCancel(t.Context())
+	b := &Broker{cluster: "c1", sources: map[string]string{}, changed: make(chan struct{})}
+	receive := func(connection context.Context, ids ...string) {
+		for _, id := range ids {
+			b.receive(connection, topic, specOf(cloudevents.Create, "c1", id))
+		}
+	}
+	subscribe := func() cloudevents.Subscription {
+		t.Helper()
+		s, err := b.Subscribe(t.Context(), "c1", cloudevents.ManifestBundles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	expect := func(s cloudevents.Subscription, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if event, err := s.Receive(); err != nil || event.Text(cloudevents.ExtensionResourceID) != id {
+				t.Fatalf("got %v, %v; want %s", event, err, id)
+			}
+		}
+	}
+
+	receive(first, "before the MQTT broker's answer is known")
+	b.track(first)
+	receive(first, "before the subscription")
+	s := subscribe()
+	receive(first, "after it")
+	expect(s, "before the MQTT broker's answer is known", "before the subscription", "after it")
+	s.Close()
+	receive(first, "between two")
+	expect(subscribe(), "between two")
+
+	receive(first, "lost with its connection")
+	lose()
+	second := context.WithValue(t.Context(), connection{}, "second")
+	receive(second, "by the second")
+	b.track(second)
+	s = subscribe()
+	expect(s, "by the second")
+
+	for range mostWaiting + 1 {
+		receive(second, "too much")
+	}
+	if _, err := s.Receive(); !errors.Is(err, errTooMany) {
+		t.Errorf("got %v", err)
+	}
+	receive(second, "after that")
+	expect(subscribe(), "after that")
 }

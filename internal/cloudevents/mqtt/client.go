@@ -38,12 +38,12 @@ type Options struct {
 	// ClientID is the identifier of the client at the broker, which has one connection of each.
 	ClientID string
 	Routes   Routes
-	// Receive gets the events in the order in which the broker sends them, with the topic. It must not wait: neither for an answer, nor for
-	// what it sends itself.
-	Receive func(topic string, event *cloudevents.Event)
+	// Receive gets the events in the order in which the broker sends them, with the topic and the context of the connection. It must not
+	// wait: neither for an answer, nor for what it sends itself.
+	Receive func(connection context.Context, topic string, event *cloudevents.Event)
 	// Subscribed is called when the broker has taken the subscriptions of a connection, in a goroutine of its own, with a context that
-	// ends with the connection: what has been sent before may have been missed.
-	Subscribed func(context.Context)
+	// ends with the connection: what has been sent before may have been missed. Receive may get the first events before that.
+	Subscribed func(connection context.Context)
 }
 
 // Client is a connection to a broker, which is made again whenever it is lost.
@@ -54,9 +54,10 @@ type Client struct {
 	limit      atomic.Uint32 // of bytes in a message to the broker, 0 for none
 
 	mu   sync.Mutex
-	end  context.CancelFunc // of the context of what the current connection has begun
-	up   time.Time          // when the last connection was made
-	conn net.Conn           // the last that was dialed
+	ctx  context.Context // of what the current connection has begun
+	end  context.CancelFunc
+	up   time.Time // when the last connection was made
+	conn net.Conn  // the last that was dialed
 }
 
 // Connect returns at once, and connects until the context ends. What goes wrong meanwhile is logged.
@@ -89,12 +90,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 		ClientConfig: paho.ClientConfig{
 			ClientID: options.ClientID,
 			OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(received paho.PublishReceived) (bool, error) {
-				event, err := fromMessage(received.Packet)
-				if err != nil {
-					logger.Info("A message is left out, because it is no event", "topic", received.Packet.Topic, "reason", err.Error())
-					return true, nil
-				}
-				options.Receive(received.Packet.Topic, event)
+				c.receive(received.Packet, logger)
 				return true, nil
 			}},
 		},
@@ -109,6 +105,18 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 		go changes.Run(ctx, c.reconnect)
 	}
 	return c, nil
+}
+
+func (c *Client) receive(message *paho.Publish, logger logr.Logger) {
+	event, err := fromMessage(message)
+	if err != nil {
+		logger.Info("A message is left out, because it is no event", "topic", message.Topic, "reason", err.Error())
+		return
+	}
+	c.mu.Lock()
+	connection := c.ctx
+	c.mu.Unlock()
+	c.options.Receive(connection, message.Topic, event)
 }
 
 // dial reads the files with certificates anew.
@@ -154,8 +162,8 @@ func (c *Client) newConnection(ctx context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.up = time.Now()
-	ctx, c.end = context.WithCancel(ctx)
-	return ctx
+	c.ctx, c.end = context.WithCancel(ctx)
+	return c.ctx
 }
 
 // pause is how long to wait before an attempt to connect. The first one after a lost connection, which is number 0, is made at once, unless

@@ -119,7 +119,7 @@ topics:
 	}
 	events, subscribed := make(chan received, 100), make(chan struct{}, 100)
 	client, err := Connect(t.Context(), Options{Config: config, ClientID: id, Routes: route(config.Topics),
-		Receive:    func(topic string, event *cloudevents.Event) { events <- received{topic, event} },
+		Receive:    func(_ context.Context, topic string, event *cloudevents.Event) { events <- received{topic, event} },
 		Subscribed: func(context.Context) { subscribed <- struct{}{} },
 	})
 	if err != nil {
@@ -351,7 +351,8 @@ topics: {sourceEvents: sources/+/clusters/+/sourceevents, agentEvents: sources/+
 	}
 	subscribed := make(chan struct{}, 100)
 	if _, err := Connect(t.Context(), Options{Config: config, ClientID: "c1", Routes: config.Topics.ForAgent("c1"),
-		Receive: func(string, *cloudevents.Event) {}, Subscribed: func(context.Context) { subscribed <- struct{}{} }}); err != nil {
+		Receive:    func(context.Context, string, *cloudevents.Event) {},
+		Subscribed: func(context.Context) { subscribed <- struct{}{} }}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "subscription", subscribed)

@@ -80,7 +80,7 @@ func startEventAgent(t *testing.T, configuration, cluster string) *eventAgent {
 	subscribed := make(chan struct{}, 1)
 	agent.Client, err = mqtt.Connect(t.Context(), mqtt.Options{Config: config, ClientID: cluster + "-client",
 		Routes: config.Topics.ForAgent(cluster),
-		Receive: func(_ string, event *cloudevents.Event) {
+		Receive: func(_ context.Context, _ string, event *cloudevents.Event) {
 			if parsed, err := cloudevents.ParseType(event.Type); err == nil && parsed.SubResource == cloudevents.Spec {
 				agent.specs <- event
 			}

@@ -23,7 +23,9 @@ func NewMQTT(config *mqtt.Config, clientID string) *MQTT {
 
 // Start implements [Transport].
 func (m *MQTT) Start(ctx context.Context, handlers Handlers) error {
-	receive := func(topic string, event *cloudevents.Event) { handlers.Receive(ctx, mqtt.Cluster(topic), event) }
+	receive := func(_ context.Context, topic string, event *cloudevents.Event) {
+		handlers.Receive(ctx, mqtt.Cluster(topic), event)
+	}
 	connected, err := mqtt.Connect(ctx, mqtt.Options{Config: m.config, ClientID: m.clientID, Routes: m.config.Topics.ForSource(Source),
 		Receive: receive, Subscribed: handlers.Connected})
 	if err != nil {
