@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,4 +74,20 @@ func ManagedCluster(t *testing.T, name string) *clusterv1.ManagedCluster {
 		t.Fatal(err)
 	}
 	return mc
+}
+
+// AwaitHeartbeats waits until the agent of a cluster has renewed its lease so many times.
+func AwaitHeartbeats(t *testing.T, hub client.Client, cluster string, count int) {
+	t.Helper()
+	seen := map[time.Time]bool{}
+	env.Eventually(t, func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{}
+		if err := hub.Get(ctx, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, lease); err != nil {
+			return err
+		}
+		if seen[lease.Spec.RenewTime.Time] = true; len(seen) <= count {
+			return fmt.Errorf("%d heartbeats of %d", len(seen)-1, count)
+		}
+		return nil
+	})
 }

@@ -35,6 +35,7 @@ func TestKlusterletAgentLosesTheHub(t *testing.T) {
 	env.AwaitAvailable(t, hub, name)
 	managed := &clusterv1.ManagedCluster{ObjectMeta: named("", name)}
 	framework.MergePatch(t, hub, managed, `{"spec":{"leaseDurationSeconds":1}}`)
+	framework.AwaitHeartbeats(t, hub, name, 3) // the agent knows of it before it loses the hub
 	awaitKlusterlet(t, c, name, "HubConnectionDegraded=False/HubConnectionFunctional")
 
 	cut := func() { between.Refuse(http.StatusServiceUnavailable); between.Cut() }

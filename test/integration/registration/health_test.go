@@ -90,17 +90,7 @@ func TestLostCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// RG-20: the agent beats faster at once.
-	beats := map[time.Time]bool{}
-	env.Eventually(t, func(ctx context.Context) error {
-		lease := &coordinationv1.Lease{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: name, Name: fleet.ClusterNamespaceLease}, lease); err != nil {
-			return err
-		}
-		if beats[lease.Spec.RenewTime.Time] = true; len(beats) < 4 {
-			return fmt.Errorf("%d heartbeats", len(beats))
-		}
-		return nil
-	})
+	framework.AwaitHeartbeats(t, c, name, 3)
 	agent.Kill()
 	awaitCluster(t, c, name, fleet.ConditionClusterAvailable, metav1.ConditionUnknown, fleet.ReasonManagedClusterLeaseUpdateStopped,
 		fleet.TaintUnreachable)
