@@ -49,7 +49,7 @@ func assignObjects(groups []placement.Group, objects []*clusterv1beta1.Placement
 	}
 	byGroup := make([][]*clusterv1beta1.PlacementDecision, len(groups))
 	for _, object := range objects {
-		counts := make([]int, len(groups))
+		counts := map[int]int{} // by group
 		best := 0
 		for _, decision := range object.Status.Decisions {
 			if i, selected := groupOf[decision.ClusterName]; selected {

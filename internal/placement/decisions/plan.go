@@ -17,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -38,7 +39,7 @@ type Write struct {
 // Plan is what to write for a placement.
 type Plan struct {
 	// Writes in their order: a cluster that moves from one PlacementDecision to another is added before it is removed, so that
-	// readers do not take it for deselected in between. This is not possible where two slices exchange clusters.
+	// readers do not take it for deselected in between. This is not possible where slices exchange clusters, two or more in a circle.
 	Writes []Write
 	// Deletes are the names of PlacementDecisions to delete after the writes.
 	Deletes []string
@@ -118,15 +119,14 @@ func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now
 // in this order.
 func (d *planner) nameSlices() {
 	names := d.freeNames(len(d.slices))
+	free := sets.New(names...)
 	for _, slice := range d.slices {
-		if slice.object == nil {
-			continue
-		}
-		if at := slices.Index(names, slice.object.Name); at >= 0 {
+		if slice.object != nil && free.Has(slice.object.Name) {
 			slice.name = slice.object.Name
-			names = slices.Delete(names, at, at+1)
+			free.Delete(slice.name)
 		}
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !free.Has(name) })
 	for _, slice := range d.slices {
 		if slice.name == "" {
 			slice.name, names = names[0], names[1:]
@@ -156,9 +156,9 @@ const infix = "-decision-"
 
 // freeNames returns the first n names that no object of another owner has.
 func (d *planner) freeNames(n int) []string {
-	names := make([]string, 0, n)
+	names, taken := make([]string, 0, n), sets.New(d.taken...)
 	for number := 1; len(names) < n; number++ {
-		if name := d.owner.Name + infix + strconv.Itoa(number); !slices.Contains(d.taken, name) {
+		if name := d.owner.Name + infix + strconv.Itoa(number); !taken.Has(name) {
 			names = append(names, name)
 		}
 	}
@@ -271,36 +271,61 @@ func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	return true
 }
 
-// orderWrites orders the writes so that clusters are added to their new PlacementDecisions before they are removed from the old ones.
+// orderWrites orders the writes so that clusters are added to their new PlacementDecisions before they are removed from the old ones: a
+// write waits for those that list a cluster it removes, and the next one is always the first that waits for none. If all that are left
+// wait, as some of them exchange clusters, the next one is the first of all.
 func orderWrites(writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) []Write {
-	ordered := make([]Write, 0, len(writes))
-	for len(writes) > 0 {
-		at := max(0, slices.IndexFunc(writes, func(write Write) bool { return !mustWait(write, writes, objects) }))
-		ordered = append(ordered, writes[at])
-		writes = slices.Delete(writes, at, at+1)
+	waits, waiters := waitsOf(writes, objects)
+	var ready []int // in ascending order
+	for i := range writes {
+		if waits[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	ordered, done := make([]Write, 0, len(writes)), make([]bool, len(writes))
+	first := 0 // all before it are done
+	for len(ordered) < len(writes) {
+		if len(ready) == 0 {
+			for done[first] {
+				first++
+			}
+			ready = append(ready, first)
+		}
+		next := ready[0]
+		ready = ready[1:]
+		ordered = append(ordered, writes[next])
+		done[next] = true
+		for _, i := range waiters[next] {
+			if waits[i]--; waits[i] == 0 && !done[i] {
+				at, _ := slices.BinarySearch(ready, i)
+				ready = slices.Insert(ready, at, i)
+			}
+		}
 	}
 	return ordered
 }
 
-// mustWait reports whether a write removes a cluster that another one of the writes adds.
-func mustWait(write Write, writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
-	object := objects[write.Decision.Name]
-	if object == nil || len(writes) == 1 {
-		return false
+// waitsOf returns how many clusters each write removes that another one lists, and for each write those that wait for it, once for each
+// such cluster. As groups have no cluster in common, at most one write lists a cluster.
+func waitsOf(writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) (waits []int, waiters [][]int) {
+	listedBy := map[string]int{}
+	for i, write := range writes {
+		for _, decision := range write.Decision.Status.Decisions {
+			listedBy[decision.ClusterName] = i
+		}
 	}
-	removed := map[string]bool{}
-	for _, decision := range object.Status.Decisions {
-		removed[decision.ClusterName] = true
-	}
-	for _, decision := range write.Decision.Status.Decisions {
-		delete(removed, decision.ClusterName)
-	}
-	for _, other := range writes {
-		for _, decision := range other.Decision.Status.Decisions {
-			if removed[decision.ClusterName] {
-				return true
+	waits, waiters = make([]int, len(writes)), make([][]int, len(writes))
+	for i, write := range writes {
+		object := objects[write.Decision.Name]
+		if object == nil {
+			continue // a new one removes no cluster
+		}
+		for _, former := range object.Status.Decisions {
+			if other, listed := listedBy[former.ClusterName]; listed && other != i {
+				waits[i]++
+				waiters[other] = append(waiters[other], i)
 			}
 		}
 	}
-	return false
+	return waits, waiters
 }

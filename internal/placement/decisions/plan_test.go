@@ -181,6 +181,102 @@ func TestAddBeforeRemove(t *testing.T) {
 	}
 }
 
+// If every object gives a cluster to the next one, the last one is written first.
+func TestShift(t *testing.T) {
+	t.Parallel()
+	h := newHub()
+	h.plan(inPairs(numbered(1, 6)...)...)
+	groups := inPairs(append([]string{"a-first-one"}, numbered(1, 6)...)...)
+	var order []string
+	for _, write := range h.plan(groups...).Writes {
+		order = append(order, write.Decision.Name)
+	}
+	if diff := cmp.Diff([]string{"p-decision-4", "p-decision-3", "p-decision-2", "p-decision-1"}, order); diff != "" {
+		t.Error(diff)
+	}
+	h.check(t, groups...)
+}
+
+func inPairs(clusters ...string) []placement.Group {
+	var groups []placement.Group
+	for pair := range slices.Chunk(clusters, 2) {
+		groups = append(groups, group("", pair...))
+	}
+	return groups
+}
+
+// The next write is always the first that removes no cluster which another one left lists; the first of all if there is none.
+func TestOrderOfRandomWrites(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	moved, exchanged := 0, 0
+	for n := range 2000 {
+		writes, objects := randomWrites(r)
+		ordered := orderWrites(writes, objects)
+		if len(ordered) != len(writes) {
+			t.Fatalf("plan %d has %d writes in order, want %d", n, len(ordered), len(writes))
+		}
+		left := slices.Clone(writes)
+		for i, write := range ordered {
+			next := slices.IndexFunc(left, func(w Write) bool { return !mustWait(w, left, objects) })
+			switch {
+			case next < 0:
+				exchanged++
+				next = 0
+			case next > 0:
+				moved++
+			}
+			if want := left[next].Decision.Name; write.Decision.Name != want {
+				t.Fatalf("write %d of plan %d is %s, want %s", i, n, write.Decision.Name, want)
+			}
+			left = slices.Delete(left, next, next+1)
+		}
+	}
+	if moved == 0 || exchanged == 0 {
+		t.Errorf("%d writes wait for others and %d writes exchange clusters, want some of both", moved, exchanged)
+	}
+}
+
+// mustWait reports whether a write removes a cluster that another one lists.
+func mustWait(write Write, left []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
+	object := objects[write.Decision.Name]
+	return object != nil && slices.ContainsFunc(object.Status.Decisions, func(former clusterv1beta1.ClusterDecision) bool {
+		return !lists(write.Decision, former.ClusterName) &&
+			slices.ContainsFunc(left, func(other Write) bool { return lists(other.Decision, former.ClusterName) })
+	})
+}
+
+func lists(object *clusterv1beta1.PlacementDecision, cluster string) bool {
+	return slices.Contains(names(object.Status.Decisions), cluster)
+}
+
+// randomWrites returns writes of new and existing objects that list a cluster once at most. Existing ones may list it more often, as other
+// writers can do that.
+func randomWrites(r *rand.Rand) ([]Write, map[string]*clusterv1beta1.PlacementDecision) {
+	writes, objects := make([]Write, 1+r.IntN(6)), map[string]*clusterv1beta1.PlacementDecision{}
+	for i := range writes {
+		writes[i].Decision = &clusterv1beta1.PlacementDecision{}
+		writes[i].Decision.Name = "p-decision-" + strconv.Itoa(i+1)
+		if r.IntN(4) > 0 {
+			objects[writes[i].Decision.Name] = &clusterv1beta1.PlacementDecision{}
+		}
+	}
+	list := func(object *clusterv1beta1.PlacementDecision, cluster string) {
+		object.Status.Decisions = append(object.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
+	}
+	for _, cluster := range numbered(1, 1+r.IntN(6)) {
+		for range 1 + r.IntN(2) {
+			if object := objects[writes[r.IntN(len(writes))].Decision.Name]; object != nil {
+				list(object, cluster)
+			}
+		}
+		if r.IntN(5) > 0 {
+			list(writes[r.IntN(len(writes))].Decision, cluster)
+		}
+	}
+	return writes, objects
+}
+
 // PL-14
 func TestScoreRateLimit(t *testing.T) {
 	t.Parallel()
