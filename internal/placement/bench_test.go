@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -176,6 +178,22 @@ func BenchmarkSpread(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkGroups schedules a placement of a known class that selects all clusters, with a decision group for those without any of the most
+// values that there may be.
+func BenchmarkGroups(b *testing.B) {
+	s := benchmarkFleet(10_000, 0)
+	p := benchmarkPlacement(0)
+	p.Spec.NumberOfClusters = nil
+	p.Spec.DecisionStrategy.GroupStrategy.DecisionGroups = []clusterv1beta1.DecisionGroup{{GroupName: "others",
+		ClusterSelector: clusterv1beta1.GroupClusterSelector{LabelSelector: metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "region", Operator: metav1.LabelSelectorOpNotIn, Values: manyValues(budget.Values)}}}}}}
+	s.SetPlacement(p)
+	for b.Loop() {
+		s.Schedule(keyOf(p))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/budget"
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 
@@ -35,11 +36,11 @@ func parsePredicate(selector *clusterv1beta1.ClusterSelector) (predicate, error)
 }
 
 func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.ClusterClaimSelector) (parsed predicate, err error) {
-	if parsed.labels, err = metav1.LabelSelectorAsSelector(byLabels); err != nil {
+	if parsed.labels, err = budget.SelectorOf(byLabels); err != nil {
 		return predicate{}, fmt.Errorf("labelSelector: %w", err)
 	}
 	claims := &metav1.LabelSelector{MatchExpressions: byClaims.MatchExpressions}
-	if parsed.claims, err = metav1.LabelSelectorAsSelector(claims); err != nil {
+	if parsed.claims, err = budget.SelectorOf(claims); err != nil {
 		return predicate{}, fmt.Errorf("claimSelector: %w", err)
 	}
 	return parsed, nil

@@ -3,7 +3,6 @@ package managedcluster
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
@@ -19,10 +18,7 @@ func SetSelector(set *clusterv1beta2.ManagedClusterSet) (labels.Selector, error)
 		return labels.SelectorFromSet(labels.Set{fleet.LabelClusterSet: set.Name}), nil
 	case clusterv1beta2.LabelSelector:
 		// As everywhere in Kubernetes, nil selects nothing and an empty selector everything.
-		if err := budget.Selectors(spec.LabelSelector); err != nil {
-			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)
-		}
-		selector, err := metav1.LabelSelectorAsSelector(spec.LabelSelector)
+		selector, err := budget.SelectorOf(spec.LabelSelector)
 		if err != nil {
 			return nil, fmt.Errorf("spec.clusterSelector.labelSelector: %w", err)
 		}

@@ -141,7 +141,7 @@ func (o *Override) complete(path *field.Path) (errs field.ErrorList) {
 	o.selector = labels.Everything()
 	if o.Clusters != nil {
 		o.names = sets.New(o.Clusters.Names...)
-		selector, err := selectorOf(&o.Clusters.LabelSelector)
+		selector, err := budget.SelectorOf(&o.Clusters.LabelSelector)
 		if err != nil {
 			errs = append(errs, field.Invalid(path.Child("clusters"), "…", err.Error()))
 		} else {
@@ -173,13 +173,6 @@ func (o *Override) complete(path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	return errs
-}
-
-func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
-	if err := budget.Selectors(selector); err != nil {
-		return nil, err
-	}
-	return metav1.LabelSelectorAsSelector(selector)
 }
 
 func (m Manifest) matches(object *metav1.PartialObjectMetadata) bool {
