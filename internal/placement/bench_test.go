@@ -144,7 +144,8 @@ func BenchmarkScheduleFirst(b *testing.B) {
 }
 
 // BenchmarkSpread schedules with constraints over topologies of many clusters, over as many as there are clusters, and over
-// both. The class of the placement is known.
+// both; and over zones and their providers, where most clusters spread well over the one or over the other only. That takes longest if each
+// cluster has a combination of topologies of its own, as with pairs. The class of the placement is known.
 func BenchmarkSpread(b *testing.B) {
 	const clusters = 10_000
 	const label, claim = clusterv1beta1.TopologyKeyTypeLabel, clusterv1beta1.TopologyKeyTypeClaim
@@ -158,13 +159,19 @@ func BenchmarkSpread(b *testing.B) {
 		"eight-unique": slices.Repeat([]clusterv1beta1.SpreadConstraintsTerm{
 			spreadOver(claim, "id.k8s.io", 1, anyway), spreadOver(label, "id", 1, strict), spreadOver(label, "half", 2, anyway),
 			spreadOver(label, "one", 1, anyway)}, 2),
+		"correlated": {spreadOver(label, "zone", 1, anyway), spreadOver(label, "provider", 1, anyway)},
+		"correlated-unique": {spreadOver(claim, "id.k8s.io", 1, anyway), spreadOver(label, "zone", 1, anyway),
+			spreadOver(label, "provider", 1, anyway)},
+		"correlated-pairs": {spreadOver(label, "pair", 1, anyway), spreadOver(label, "zone", 1, anyway),
+			spreadOver(label, "provider", 1, anyway)},
 	} {
 		for _, n := range []int32{10, clusters - 1, clusters} {
 			b.Run(fmt.Sprintf("%s/select=%d", name, n), func(b *testing.B) {
 				s := benchmarkFleet(clusters, 0)
 				for i := range clusters {
 					c := benchmarkCluster(i)
-					c.Labels["half"], c.Labels["one"] = fmt.Sprint(i%2), fmt.Sprint(i/(clusters-1))
+					c.Labels["half"], c.Labels["one"], c.Labels["pair"] = fmt.Sprint(i%2), fmt.Sprint(i/(clusters-1)), fmt.Sprint(i/2)
+					c.Labels["zone"], c.Labels["provider"] = fmt.Sprint(i%3), fmt.Sprint(i%3/2) // 0 and 1 are of one provider
 					s.SetCluster(c)
 				}
 				p := benchmarkPlacement(0)

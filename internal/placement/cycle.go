@@ -45,7 +45,7 @@ type cycle struct {
 	input        scoreInput // of this placement
 	ownRanges    bool       // whether the placement has other ranges, and so other scores, than its class
 
-	spread        *spreadSelector                // after the selection; nil without constraints
+	spread        *spreadSelector                // after the selection; nil without constraints, and if all candidates are selected anyway
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 

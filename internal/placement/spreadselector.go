@@ -1,15 +1,24 @@
 package placement
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
 
 // spreadSelector selects clusters one by one so that they keep to spread constraints.
 type spreadSelector struct {
-	constraints []constraintState  // those with DoNotSchedule come first
-	waiting     []*spreadCandidate // those that are not selected yet, the best first
+	constraints []constraintState // those with DoNotSchedule come first
+	waiting     []*spreadBucket   // of the candidates that are not selected yet, by their best candidates, the best first
 }
+
+// spreadBucket is candidates with the same bucketKey, the best first; there is one at least. Of these, only the best can be the next one,
+// as each would exceed maxSkew by the same.
+type spreadBucket struct {
+	candidates []*spreadCandidate
+}
+
+func (b *spreadBucket) best() *spreadCandidate { return b.candidates[0] }
 
 // spreadCandidate is a candidate with its topology of each constraint; nil without the label or claim.
 type spreadCandidate struct {
@@ -63,14 +72,46 @@ func newSpread(constraints []spreadConstraint, candidates []scoredCluster) *spre
 	}
 	candidates = slices.DeleteFunc(candidates, func(p scoredCluster) bool { return s.missingTopology(p.cluster) != nil })
 	slices.SortFunc(candidates, compareRanks)
+	waiting := make([]*spreadCandidate, len(candidates))
 	for rank, candidate := range candidates {
-		waiting := &spreadCandidate{scoredCluster: candidate, rank: rank}
+		waiting[rank] = &spreadCandidate{scoredCluster: candidate, rank: rank}
 		for i := range s.constraints {
-			waiting.topologies[i] = s.constraints[i].addCandidate(candidate.cluster)
+			waiting[rank].topologies[i] = s.constraints[i].addCandidate(candidate.cluster)
 		}
-		s.waiting = append(s.waiting, waiting)
 	}
+	s.waiting = bucketsOf(waiting)
 	return s
+}
+
+// bucketsOf divides candidates, the best first, into buckets. They know by now how many candidates their topologies have.
+func bucketsOf(candidates []*spreadCandidate) []*spreadBucket {
+	var buckets []*spreadBucket
+	byTopologies := map[[maxConstraints]*topology]*spreadBucket{}
+	for _, candidate := range candidates {
+		key := candidate.bucketKey()
+		bucket := byTopologies[key]
+		if bucket == nil {
+			bucket = &spreadBucket{}
+			byTopologies[key] = bucket
+			buckets = append(buckets, bucket)
+		}
+		bucket.candidates = append(bucket.candidates, candidate)
+	}
+	return buckets
+}
+
+// ofOne stands for all topologies that have one candidate. As long as it waits, none is selected of any of them.
+var ofOne = &topology{waiting: 1}
+
+// bucketKey is equal for candidates that exceed maxSkew of each constraint by the same as long as they wait.
+func (c *spreadCandidate) bucketKey() [maxConstraints]*topology {
+	key := c.topologies
+	for i, t := range c.topologies {
+		if t != nil && t.waiting == 1 {
+			key[i] = ofOne
+		}
+	}
+	return key
 }
 
 // addCandidate adds a candidate to its topology.
@@ -130,14 +171,14 @@ func (ss *spreadSelector) leastExcess() (e excess) {
 	return e
 }
 
-// next returns the position in waiting of the best candidate among those that keep to all DoNotSchedule constraints and, of these, exceed
-// maxSkew of the first ScheduleAnyway constraint least, then of the second one, and so on. constraint is the first one that excludes a
-// better candidate, if one does. ok is false when no candidate can be selected.
+// next returns the position in waiting of the bucket with the best candidate among those that keep to all DoNotSchedule constraints and, of
+// these, exceed maxSkew of the first ScheduleAnyway constraint least, then of the second one, and so on. constraint is the first one that
+// excludes a better candidate, if one does. ok is false when no candidate can be selected.
 func (ss *spreadSelector) next() (position int, constraint *spreadConstraint, ok bool) {
 	var best excess
 	least := ss.leastExcess()
-	for at, candidate := range ss.waiting {
-		e, allowed := ss.excessOf(candidate)
+	for at, bucket := range ss.waiting {
+		e, allowed := ss.excessOf(bucket.best())
 		if !allowed || (ok && slices.Compare(e[:], best[:]) >= 0) {
 			continue
 		}
@@ -149,7 +190,7 @@ func (ss *spreadSelector) next() (position int, constraint *spreadConstraint, ok
 	if !ok {
 		return 0, nil, false
 	}
-	first, _ := ss.excessOf(ss.waiting[0])
+	first, _ := ss.excessOf(ss.waiting[0].best())
 	for i := range ss.constraints {
 		if first[i] != best[i] {
 			return position, ss.constraints[i].spreadConstraint, true
@@ -158,10 +199,9 @@ func (ss *spreadSelector) next() (position int, constraint *spreadConstraint, ok
 	return position, nil, true
 }
 
-// selectAt selects the candidate at a position in waiting.
+// selectAt selects the best candidate of the bucket at a position in waiting.
 func (ss *spreadSelector) selectAt(position int) *spreadCandidate {
-	candidate := ss.waiting[position]
-	ss.waiting = slices.Delete(ss.waiting, position, position+1)
+	candidate := ss.takeBest(position)
 	for i := range ss.constraints {
 		if t := candidate.topologies[i]; t != nil {
 			ss.constraints[i].addSelected(t)
@@ -169,6 +209,21 @@ func (ss *spreadSelector) selectAt(position int) *spreadCandidate {
 	}
 	return candidate
 }
+
+// takeBest removes the best candidate of a bucket, and moves the bucket to where its next one belongs.
+func (ss *spreadSelector) takeBest(position int) *spreadCandidate {
+	bucket := ss.waiting[position]
+	best := bucket.best()
+	bucket.candidates = bucket.candidates[1:]
+	ss.waiting = slices.Delete(ss.waiting, position, position+1)
+	if len(bucket.candidates) > 0 {
+		at, _ := slices.BinarySearchFunc(ss.waiting, bucket, compareBuckets)
+		ss.waiting = slices.Insert(ss.waiting, at, bucket)
+	}
+	return best
+}
+
+func compareBuckets(a, b *spreadBucket) int { return cmp.Compare(a.best().rank, b.best().rank) }
 
 func (st *constraintState) addSelected(t *topology) {
 	st.all.add(t.selected, -1)
@@ -195,8 +250,11 @@ func (ss *spreadSelector) violatedConstraint(c *cluster) *spreadConstraint {
 	return nil
 }
 
-// selectSpread selects n of the candidates.
+// selectSpread selects n of the candidates. ScheduleAnyway alone keeps none out.
 func (c *cycle) selectSpread(candidates []scoredCluster, n int) []scoredCluster {
+	if len(candidates) <= n && !slices.ContainsFunc(c.spec.constraints, func(k spreadConstraint) bool { return k.strict }) {
+		return candidates
+	}
 	s := newSpread(c.spec.constraints, candidates)
 	c.spread = s
 	c.spreadReasons = map[*cluster]*spreadConstraint{}

@@ -130,6 +130,74 @@ func referenceExcess(p *parsedSpec, counts []map[string]int, c *cluster) (excess
 	return excess, true
 }
 
+// Candidates of the same topologies are compared as one, and so are those that are the only ones of their topologies.
+func TestSpreadBuckets(t *testing.T) {
+	t.Parallel()
+	const clusters = 90
+	s := newFleet(newMember("without"))
+	for i := range clusters {
+		s.SetCluster(newMember(fmt.Sprintf("c%02d", i), fmt.Sprintf("zone=%d", i%3), fmt.Sprintf("provider=%d", i%3/2),
+			fmt.Sprintf("pair=%d", i/2), fmt.Sprintf("claim:id=%d", i)))
+	}
+	zone, provider := spreadOver("Label", "zone", 1, "ScheduleAnyway"), spreadOver("Label", "provider", 1, "ScheduleAnyway")
+	pair, id := spreadOver("Label", "pair", 1, "ScheduleAnyway"), spreadOver("Claim", "id", 1, "ScheduleAnyway")
+	strictZone := spreadOver("Label", "zone", 1, "DoNotSchedule")
+	for name, test := range map[string]struct {
+		terms []clusterv1beta1.SpreadConstraintsTerm
+		want  int
+	}{
+		"zones, and none":              {[]clusterv1beta1.SpreadConstraintsTerm{zone}, 3 + 1},
+		"zones":                        {[]clusterv1beta1.SpreadConstraintsTerm{strictZone}, 3},
+		"zones and their providers":    {[]clusterv1beta1.SpreadConstraintsTerm{strictZone, provider}, 3},
+		"each its own":                 {[]clusterv1beta1.SpreadConstraintsTerm{id}, 1 + 1},
+		"each its own, and zones":      {[]clusterv1beta1.SpreadConstraintsTerm{id, strictZone}, 3},
+		"pairs":                        {[]clusterv1beta1.SpreadConstraintsTerm{pair}, clusters/2 + 1},
+		"each its own zone and a pair": {[]clusterv1beta1.SpreadConstraintsTerm{pair, strictZone}, clusters},
+	} {
+		spec, invalid := parseSpec(newPlacement(withSpread(test.terms...)))
+		if invalid != nil {
+			t.Fatal(invalid)
+		}
+		var candidates []scoredCluster
+		for _, c := range s.snapshot.clusters.sorted {
+			candidates = append(candidates, scoredCluster{cluster: c})
+		}
+		if got := len(newSpread(spec.constraints, candidates).waiting); got != test.want {
+			t.Errorf("%s: there are %d buckets, want %d", name, got, test.want)
+		}
+	}
+}
+
+// Nothing is compared if all candidates are selected anyway.
+func TestSpreadOverAll(t *testing.T) {
+	t.Parallel()
+	region, zone := spreadOver("Label", "region", 1, "ScheduleAnyway"), spreadOver("Label", "zone", 1, "ScheduleAnyway")
+	strict := spreadOver("Label", "region", 9, "DoNotSchedule")
+	for name, test := range map[string]struct {
+		options  []option
+		want     string
+		compared bool
+	}{
+		"no number":               {[]option{withSpread(region, zone)}, "a b c d", false},
+		"as many as there are":    {[]option{withSpread(region, zone), withLimit(4)}, "a b c d", false},
+		"more than there are":     {[]option{withSpread(region, zone), withLimit(9)}, "a b c d", false},
+		"fewer":                   {[]option{withSpread(region, zone), withLimit(3)}, "a b c", true},
+		"some must not be chosen": {[]option{withSpread(zone, strict)}, "a b c", true},
+	} {
+		s := newFleet(newMember("a", "region=eu", "zone=1"), newMember("b", "region=eu", "zone=2"), newMember("c", "region=us", "zone=1"),
+			newMember("d"))
+		p := newPlacement(append(test.options, withExactWeights(nil))...)
+		s.SetPlacement(p)
+		result, cycle := s.runCycle(s.snapshot.placements[keyOf(p)])
+		if got := strings.Join(clusters(result), " "); got != test.want {
+			t.Errorf("%s: selected %s, want %s", name, got, test.want)
+		}
+		if compared := cycle.spread != nil; compared != test.compared {
+			t.Errorf("%s: candidates are compared: %t, want %t", name, compared, test.compared)
+		}
+	}
+}
+
 // P10: the reason of a cluster that its score alone would not have selected names the constraint.
 func TestSpreadReasons(t *testing.T) {
 	t.Parallel()
