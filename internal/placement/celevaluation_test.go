@@ -276,16 +276,17 @@ func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 	}
 }
 
-// New members of a cluster set are evaluated before the placement gives up the clusters that it has.
+// New members of a cluster set are evaluated before the placement gives up the clusters that it has and that are still members. Those that
+// are not it gives up at once.
 func TestNewMembersOfASet(t *testing.T) {
 	t.Parallel()
-	s := newFleet(newMember("c1"), newMember("c2", fleet.LabelClusterSet+"=other"))
+	s := newFleet(newMember("c1", "phase=next"), newMember("c2", fleet.LabelClusterSet+"=other", "phase=next"), newMember("c3"))
 	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c")`)))
-	wantClusters(t, schedule(t, s, p), "c1")
+	wantClusters(t, schedule(t, s, p), "c1", "c3")
 	other := set("default")
 	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
 		LabelSelector: &metav1.LabelSelector{
-			MatchLabels: map[string]string{fleet.LabelClusterSet: "other"},
+			MatchLabels: map[string]string{"phase": "next"},
 		}}
 	s.SetClusterSet(other)
 	if result, _ := s.Schedule(keyOf(p)); !result.Pending || !slices.Equal(clusters(result), []string{"c1"}) {
@@ -293,7 +294,7 @@ func TestNewMembersOfASet(t *testing.T) {
 	}
 	evaluateAll(s)
 	result, _ := s.Schedule(keyOf(p))
-	wantClusters(t, result, "c2")
+	wantClusters(t, result, "c1", "c2")
 }
 
 // What the expressions cost for clusters that have left counts no more, however they left, and once for those that return.

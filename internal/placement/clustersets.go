@@ -41,21 +41,23 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 	changed := s.snapshot.updateMembers(set)
 	if fresh {
 		s.classes.reclassify(s.snapshot.bound[object.Name], affected)
-	} else if changed {
+	} else if len(changed) > 0 {
 		s.classes.dropClassesOf(set, affected)
-		s.snapshot.addPlacementsOf(set, had, affected)
+		s.snapshot.addPlacementsOf(set, had, changed, affected)
 	}
 	return affected.keys()
 }
 
-// updateMembers finds the members of a set, and reports whether they are others than before.
-func (sn *snapshot) updateMembers(set *clusterSet) (changed bool) {
+// updateMembers finds the members of a set, and returns the clusters that have joined or left it.
+func (sn *snapshot) updateMembers(set *clusterSet) (changed []*cluster) {
 	var err error
 	if set.selector, err = managedcluster.SetSelector(set.object); err != nil {
 		set.selector = labels.Nothing()
 	}
 	for _, c := range sn.clusters.sorted {
-		changed = set.update(c) || changed
+		if set.update(c) {
+			changed = append(changed, c)
+		}
 	}
 	return changed
 }
@@ -86,29 +88,37 @@ func (sn *snapshot) updateMembership(c *cluster, affected affected) {
 	for _, set := range sn.sets {
 		had := set.hasMembers()
 		if set.update(c) {
-			sn.addPlacementsOf(set, had, affected)
+			sn.addPlacementsOf(set, had, []*cluster{c}, affected)
 		}
 	}
 }
 
-// addPlacementsOf adds placements of the namespaces that have bound a set whose members have changed: those that the scheduler does not
-// manage and, if the set has become empty or is not empty any more, the misconfigured ones, whose conditions say so.
-func (sn *snapshot) addPlacementsOf(set *clusterSet, had bool, affected affected) {
+// addPlacementsOf adds placements of the namespaces that have bound a set which clusters have joined or left: those that the scheduler does
+// not manage; if the set has become empty or is not empty any more, the misconfigured ones, whose conditions say so; and those that keep
+// their decisions, if they have selected a cluster that has left.
+func (sn *snapshot) addPlacementsOf(set *clusterSet, had bool, changed []*cluster, affected affected) {
 	for namespace := range sn.unmanaged { // these are few, while all namespaces may have bound the set
 		if sn.bindings[namespace].Has(set.name) {
 			sn.addUnmanaged(namespace, affected)
 		}
 	}
-	if had == set.hasMembers() {
+	refilled, lost := had != set.hasMembers(), setOf(set.selectedFormerMembers(changed))
+	if !refilled && len(lost) == 0 { // so a hub that starts visits no placement for each cluster that it finds
 		return
 	}
 	for namespace := range sn.bound[set.name] {
 		for p := range sn.placementsIn[namespace] {
-			if p.isMisconfigured() {
+			if refilled && p.isMisconfigured() || p.keepsDecisions() && p.hasAny(lost) {
 				affected.add(p)
 			}
 		}
 	}
+}
+
+// selectedFormerMembers returns those of the clusters which have joined or left the set that have left it, and that a placement has
+// selected.
+func (set *clusterSet) selectedFormerMembers(changed []*cluster) []*cluster {
+	return slices.DeleteFunc(slices.Clone(changed), func(c *cluster) bool { return c.decisions == 0 || slices.Contains(c.sets, set) })
 }
 
 // DeleteClusterSet removes a ManagedClusterSet and returns the placements that this may affect.
@@ -159,7 +169,8 @@ func (cc *classCache) reclassify(namespaces sets.Set[string], affected affected)
 			if p.spec != nil {
 				cc.classify(p)
 			}
-			if p.class != former || p.class == nil { // without a class, its conditions say why
+			// Without a class, its conditions say why; what it keeps may be in sets that its class does not have.
+			if p.class != former || p.class == nil || p.keepsDecisions() {
 				affected.add(p)
 			}
 		}

@@ -81,7 +81,7 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 // while there is none or it is pending.
 func (s *Scheduler) explainCycle(p *placement, evaluated *celEvaluation) (*Result, *cycle) {
 	if p.spec, p.misconfiguration = parseSpec(p.object); p.spec == nil {
-		return s.snapshot.misconfiguredResult(p, p.misconfiguration), nil
+		return s.runCycle(p)
 	}
 	if sets := s.snapshot.setsOf(p.object); len(sets) > 0 {
 		p.class = s.classes.byKey[classKey(p.key.Namespace, sets, p.spec.profile)]
@@ -93,7 +93,8 @@ func (s *Scheduler) explainCycle(p *placement, evaluated *celEvaluation) (*Resul
 	return s.runCycle(p)
 }
 
-// explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has.
+// explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has, unless they
+// have left its cluster sets.
 func (sn *snapshot) explainUnscheduled(p *placement, result *Result) *Explanation {
 	e, since := &Explanation{Result: result}, "its CEL expressions had to be evaluated"
 	if result.Misconfigured != nil {
@@ -103,13 +104,18 @@ func (sn *snapshot) explainUnscheduled(p *placement, result *Result) *Explanatio
 	inSets := sn.names(class.has)
 	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: inSets}}
 	e.Result.Funnel = Funnel{Fleet: sn.clusterCount, InClusterSets: len(inSets)}
+	selected := result.reasons()
 	for _, c := range sn.clusters.sorted {
 		if c.object == nil {
 			continue
 		}
-		reason := ClusterReason{ClusterName: c.name, Selected: p.has(c), Reason: "it was not selected before " + since}
-		if reason.Selected {
+		_, kept := selected[c.name]
+		reason := ClusterReason{ClusterName: c.name, Selected: kept, Reason: "it was not selected before " + since}
+		switch {
+		case kept:
 			reason.Reason = "it was selected before " + since + ", and stays"
+		case p.has(c):
+			reason.Reason = "it was selected before " + since + ", and is in none of its ManagedClusterSets now"
 		}
 		e.Clusters = append(e.Clusters, reason)
 	}
@@ -164,12 +170,7 @@ func (sn *snapshot) names(which func(*cluster) bool) []string {
 
 // addReasons adds the reason for each cluster. Those of mismatches are still empty.
 func (e *Explanation) addReasons(c *cycle, p *placement) *mismatches {
-	selected := map[string]string{}
-	for _, group := range e.Result.Groups {
-		for _, decision := range group.Decisions {
-			selected[decision.ClusterName] = decision.Reason
-		}
-	}
+	selected := e.Result.reasons()
 	whyNot := func(*cluster) string { return e.Result.Satisfied.Message }
 	if p.class != nil {
 		whyNot = newDiagnosis(c, p.class, selected).reason

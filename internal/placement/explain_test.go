@@ -140,4 +140,10 @@ func TestExplainMisconfigured(t *testing.T) {
 	if diff := cmp.Diff([]Filter{{Name: "ClusterSets", Clusters: []string{"a", "b"}}}, broken.Filters); diff != "" {
 		t.Error(diff)
 	}
+	elsewhere := newPlacement(withPredicates(byCEL("broken")), func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{"other"} })
+	lost := ClusterReason{ClusterName: "a",
+		Reason: "it was selected before the placement was misconfigured, and is in none of its ManagedClusterSets now"}
+	if got := s.Explain(t.Context(), elsewhere).Why("a"); got != lost {
+		t.Errorf("%+v, want %+v", got, lost)
+	}
 }

@@ -59,7 +59,7 @@ func runRandomEvents(t *testing.T, r *rand.Rand, options Options) {
 			}
 		}
 		for _, key := range sortedKeys(affected) {
-			if result, ok := s.Schedule(key); ok && result.Misconfigured == nil && !result.Disabled {
+			if result, ok := s.Schedule(key); ok && !result.Disabled {
 				w.decisions[key] = clusters(result)
 			}
 		}
@@ -72,8 +72,12 @@ func dryRun(s *Scheduler, key Key) *Result {
 	if p == nil {
 		return nil
 	}
-	if p.disabled || p.spec == nil {
-		return &Result{Disabled: p.disabled, Misconfigured: p.misconfiguration}
+	if p.disabled {
+		return &Result{Disabled: true, Misconfigured: p.misconfiguration}
+	}
+	if p.spec == nil { // its groups are not those of the decisions that a new scheduler starts with
+		kept, _ := s.runCycle(p)
+		return &Result{Misconfigured: p.misconfiguration, Groups: listed(clusters(kept)...)}
 	}
 	s.runCycle(p)
 	evaluateAll(s)

@@ -130,19 +130,24 @@ func (sn *snapshot) setDecision(p *placement, selected []*cluster) {
 	}
 }
 
-// previousGroups returns the groups of the last decision.
-func (p *placement) previousGroups() []Group {
+// keptGroups returns the groups of the last decision with the clusters that are members of some sets, and how many these are. A group
+// without such a cluster is empty.
+func (p *placement) keptGroups(sets []*clusterSet) (groups []Group, kept int) {
 	records := p.groups
 	if len(records) == 0 {
 		records = []groupRecord{{size: len(p.selected)}}
 	}
+	from := equivalenceClass{sets: sets}
 	groups, rest := make([]Group, len(records)), p.selected
 	for i, record := range records {
-		groups[i] = Group{Name: record.name, Decisions: make([]clusterv1beta1.ClusterDecision, record.size)}
-		for j, c := range rest[:record.size] {
-			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: c.name, Reason: reasonKept}
+		groups[i].Name = record.name
+		for _, c := range rest[:record.size] {
+			if from.has(c) {
+				groups[i].Decisions = append(groups[i].Decisions, clusterv1beta1.ClusterDecision{ClusterName: c.name, Reason: reasonKept})
+			}
 		}
+		kept += len(groups[i].Decisions)
 		rest = rest[record.size:]
 	}
-	return groups
+	return groups, kept
 }

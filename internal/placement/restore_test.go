@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -36,18 +37,27 @@ func divided(result *Result) (groups [][]string) {
 // PL-26, P11: the result of a misconfigured placement has the former groups, also after a restart.
 func TestMisconfiguredKeepsGroups(t *testing.T) {
 	t.Parallel()
-	s := newFleet(newMember("a"), newMember("b", "canary=yes"), newMember("c"), newMember("d"))
+	members := []*clusterv1.ManagedCluster{newMember("a"), newMember("b", "canary=yes"), newMember("c"), newMember("d")}
+	s := newFleet(members...)
 	decided := schedule(t, s, newPlacement(canaryFirst))
 	want := [][]string{{"canary", "b"}, {"", "a", "c"}, {"", "d"}}
 	broken := newPlacement(canaryFirst, withPredicates(byCEL("broken")))
 	if diff := cmp.Diff(want, divided(schedule(t, s, broken))); diff != "" {
 		t.Error(diff)
 	}
-	restarted := newFleet()
-	restarted.SetPlacement(broken)
-	restarted.Restore(keyOf(broken), decided.Groups)
-	if diff := cmp.Diff(want, divided(schedule(t, restarted, broken))); diff != "" {
-		t.Errorf("after a restart:\n%s", diff)
+	for what, test := range map[string]struct {
+		found []*clusterv1.ManagedCluster
+		want  [][]string
+	}{
+		"nothing has changed":   {members, want},
+		"clusters were deleted": {members[2:], [][]string{{"canary"}, {"", "c"}, {"", "d"}}},
+	} {
+		restarted := newFleet(test.found...)
+		restarted.SetPlacement(broken)
+		restarted.Restore(keyOf(broken), decided.Groups)
+		if diff := cmp.Diff(test.want, divided(schedule(t, restarted, broken))); diff != "" {
+			t.Errorf("after a restart, %s:\n%s", what, diff)
+		}
 	}
 	// Another cluster is the canary now.
 	schedule(t, s, newPlacement(canaryFirst))

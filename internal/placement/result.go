@@ -22,11 +22,12 @@ type Result struct {
 	// Disabled says that the Placement has the annotation AnnotationSchedulingDisable: nothing is to be written, and no other field
 	// is set but UID and Generation.
 	Disabled bool
-	// Pending says that CEL expressions are still to be evaluated: nothing is to be written, and Groups has the decisions so far.
-	// Deferred says that the namespace has used up its budget for CEL expressions, so that this takes longer.
+	// Pending says that CEL expressions are still to be evaluated: Groups has the decisions so far that the placement may keep, and
+	// nothing is to be written but that it lost others. Deferred says that the namespace has used up its budget for CEL expressions, so
+	// that this takes longer.
 	Pending, Deferred bool
-	// Misconfigured says what is invalid in the spec; nil when it is valid. An invalid spec leaves the decisions as they are, and
-	// Groups has them.
+	// Misconfigured says what is invalid in the spec; nil when it is valid. With an invalid spec, Groups has the decisions so far that
+	// the placement may keep.
 	Misconfigured *Misconfiguration
 	// Groups of the selected clusters, in order. There is at least one, which may be empty.
 	Groups []Group
@@ -52,6 +53,17 @@ type Group struct {
 	Decisions []clusterv1beta1.ClusterDecision
 }
 
+// reasons returns the reasons of the decisions by the names of their clusters.
+func (r *Result) reasons() map[string]string {
+	reasons := map[string]string{}
+	for _, group := range r.Groups {
+		for _, decision := range group.Decisions {
+			reasons[decision.ClusterName] = decision.Reason
+		}
+	}
+	return reasons
+}
+
 // Funnel counts clusters.
 type Funnel = report.Funnel
 
@@ -73,10 +85,11 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 // misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
 // reason, as without these no spec selects a cluster.
 func (sn *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
-	result := p.keptResult("The placement is misconfigured")
-	result.Misconfigured = invalid
 	bound := sn.boundSets(p.key.Namespace)
-	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
+	sets := filterSets(bound, p.object.Spec.ClusterSets)
+	result := p.keptResult(sets, "The placement is misconfigured")
+	result.Misconfigured = invalid
+	switch {
 	case len(sets) == 0:
 		result.Satisfied.Reason, result.Satisfied.Message = unboundReason(p, bound)
 	case !slices.ContainsFunc(sets, (*clusterSet).hasMembers):
@@ -88,20 +101,22 @@ func (sn *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration)
 // noMembers is the message for placements whose cluster sets are empty.
 const noMembers = "The bound ManagedClusterSets have no clusters"
 
-// pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
-func (p *placement) pendingResult() *Result {
-	result := p.keptResult("The CEL expressions are still to be evaluated")
+// pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions. It keeps those in
+// all sets that are bound to its namespace: after a change of spec.clusterSets, it selects the new clusters when it gives up the old ones.
+func (sn *snapshot) pendingResult(p *placement) *Result {
+	result := p.keptResult(sn.boundSets(p.key.Namespace), "The CEL expressions are still to be evaluated")
 	result.Pending, result.Deferred = true, p.class.evaluation.deferred
 	return result
 }
 
-// keptResult is the result of a placement that keeps its decisions, for the reason why.
-func (p *placement) keptResult(why string) *Result {
-	return &Result{Disabled: p.disabled, Groups: p.previousGroups(), Selected: len(p.selected), Satisfied: metav1.Condition{
+// keptResult is the result of a placement that keeps its decisions for the clusters of some sets, for the reason why.
+func (p *placement) keptResult(sets []*clusterSet, why string) *Result {
+	groups, kept := p.keptGroups(sets)
+	return &Result{Disabled: p.disabled, Groups: groups, Selected: kept, Satisfied: metav1.Condition{
 		Type:    fleet.ConditionPlacementSatisfied,
 		Status:  metav1.ConditionFalse,
 		Reason:  fleet.ReasonNotAllDecisionsScheduled,
-		Message: fmt.Sprintf("%s; the %d clusters selected before stay", why, len(p.selected)),
+		Message: fmt.Sprintf("%s; the %d clusters selected before stay", why, kept),
 	}}
 }
 

@@ -21,18 +21,16 @@ func (s *Scheduler) schedule(p *placement) *Result {
 		return &Result{Disabled: true}
 	}
 	p.scheduled = true
-	if p.spec == nil {
-		return s.snapshot.misconfiguredResult(p, p.misconfiguration)
-	}
-	result, cycle := s.runCycle(p)
-	if cycle != nil {
-		s.snapshot.setGroups(p, result.Groups)
-	}
+	result, _ := s.runCycle(p)
+	s.snapshot.setGroups(p, result.Groups)
 	return result
 }
 
 // runCycle selects clusters without recording the decision. There is no cycle for a placement that keeps its decisions.
 func (s *Scheduler) runCycle(p *placement) (*Result, *cycle) {
+	if p.spec == nil {
+		return s.snapshot.misconfiguredResult(p, p.misconfiguration), nil
+	}
 	cs := &candidateSet{} // of a placement without a cluster set
 	if p.class != nil {
 		cs = s.classes.candidatesOf(p.class)
@@ -40,7 +38,7 @@ func (s *Scheduler) runCycle(p *placement) (*Result, *cycle) {
 		case p.class.overBudget():
 			return s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), nil
 		case p.class.pending():
-			return p.pendingResult(), nil
+			return s.snapshot.pendingResult(p), nil
 		}
 	}
 	c := s.framework.newCycle(cs, p)

@@ -85,9 +85,19 @@ func (p *placement) update(object *clusterv1beta1.Placement) {
 // has reports whether the placement has selected a cluster.
 func (p *placement) has(c *cluster) bool { return slices.Contains(p.selected, c) }
 
+// hasAny reports whether the placement has selected one of some clusters.
+func (p *placement) hasAny(clusters map[*cluster]bool) bool {
+	return slices.ContainsFunc(p.selected, func(c *cluster) bool { return clusters[c] })
+}
+
 // isMisconfigured reports whether the spec is invalid, or its CEL expressions exceed the budget.
 func (p *placement) isMisconfigured() bool {
 	return p.spec == nil || p.class != nil && p.class.overBudget()
+}
+
+// keepsDecisions reports whether the placement keeps what it has selected: it is misconfigured or pending.
+func (p *placement) keepsDecisions() bool {
+	return p.isMisconfigured() || p.class != nil && p.class.pending()
 }
 
 // New returns a scheduler of an empty fleet.

@@ -160,8 +160,8 @@ func (c *Controller) restoreUnmanaged(ctx context.Context, key scheduler.Key, ow
 }
 
 // schedule returns what is to be written for a placement, or nil. Nothing is to be written for a placement that is disabled or being
-// deleted. While its CEL expressions are being evaluated, or the scheduler has another version of it than the client, nothing is written
-// yet: the scheduler enqueues the placement again once it has caught up.
+// deleted. While the scheduler has another version of it than the client, nothing is written yet: the scheduler enqueues the placement
+// again once it has caught up.
 func (c *Controller) schedule(owner *clusterv1beta1.Placement) *scheduler.Result {
 	started := c.clock.Now()
 	result, known := c.scheduler.Schedule(client.ObjectKeyFromObject(owner))
@@ -170,11 +170,8 @@ func (c *Controller) schedule(owner *clusterv1beta1.Placement) *scheduler.Result
 	switch {
 	case !known, result.UID != owner.UID, result.Generation != owner.Generation, result.Disabled, !owner.DeletionTimestamp.IsZero():
 		return nil
-	case result.Pending:
-		if result.Deferred {
-			c.recordDeferred(owner)
-		}
-		return nil
+	case result.Deferred:
+		c.recordDeferred(owner)
 	}
 	return result
 }

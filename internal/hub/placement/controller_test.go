@@ -140,6 +140,68 @@ func TestMisconfiguredPlacementKeepsDecisions(t *testing.T) {
 	}
 }
 
+// PL-22 PL-26: a placement that keeps its decisions gives up clusters that its namespace may not select any more, in one write. The
+// others keep their reasons.
+func TestLostClustersAreGivenUp(t *testing.T) {
+	t.Parallel()
+	member := func(name, set string) *clusterv1.ManagedCluster {
+		return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterSet: set}}}
+	}
+	for what, spec := range map[string]clusterv1beta1.PlacementSpec{
+		"misconfigured": {Tolerations: []clusterv1beta1.Toleration{{Operator: "Nonsense"}}},
+		"pending":       withCEL(0).Spec,
+	} {
+		for event, happen := range map[string]func(*scheduler.Scheduler) []scheduler.Key{
+			"unbound": func(s *scheduler.Scheduler) []scheduler.Key {
+				return s.DeleteBinding(scheduler.Key{Namespace: "team-a", Name: "other"})
+			},
+			"moved":   func(s *scheduler.Scheduler) []scheduler.Key { return s.SetCluster(member("b", "elsewhere")) },
+			"deleted": func(s *scheduler.Scheduler) []scheduler.Key { return s.DeleteCluster("b") },
+		} {
+			t.Run(what+"/"+event, func(t *testing.T) {
+				t.Parallel()
+				writes := 0 // of decisions
+				b := newControllerTest(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string,
+					o client.Object, opts ...client.SubResourceUpdateOption) error {
+					if _, ok := o.(*clusterv1beta1.PlacementDecision); ok {
+						writes++
+					}
+					return c.SubResource(sub).Update(ctx, o, opts...)
+				}})
+				b.scheduler.SetClusterSet(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
+				b.scheduler.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "other"}})
+				b.scheduler.SetCluster(member("b", "other"))
+				b.schedulePlacement(t, clusterv1beta1.PlacementSpec{})
+				decided := b.decision(t, "web-decision-1").Status.Decisions
+				p := &clusterv1beta1.Placement{}
+				if err := b.client.Get(t.Context(), web, p); err != nil {
+					t.Fatal(err)
+				}
+				p.Spec = spec
+				if err := b.client.Update(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				b.scheduler.SetPlacement(p.DeepCopy())
+				writes = 0
+				b.reconcile(t)
+				b.wantDecision(t, "web-decision-1", "a", "b")
+				if waiting := happen(b.scheduler); len(waiting) != 1 || writes > 0 {
+					t.Errorf("%v are waiting, after %d writes", waiting, writes)
+				}
+				b.reconcile(t)
+				b.reconcile(t)
+				b.wantDecision(t, "web-decision-1", "a")
+				if diff := cmp.Diff(decided[:1], b.decision(t, "web-decision-1").Status.Decisions); diff != "" || writes != 1 {
+					t.Errorf("after %d writes, decisions (-want +got):\n%s", writes, diff)
+				}
+				if err := b.client.Get(t.Context(), web, p); err != nil || p.Status.NumberOfSelectedClusters != 1 {
+					t.Errorf("%v, status %+v", err, p.Status)
+				}
+			})
+		}
+	}
+}
+
 // PL-17: no status is written for a placement that the scheduler does not know yet, or of which it has a former spec.
 func TestStatusIsOfTheSpecDecidedBy(t *testing.T) {
 	t.Parallel()

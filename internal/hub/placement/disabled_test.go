@@ -177,6 +177,19 @@ func TestRecreatedPlacementStartsEmpty(t *testing.T) {
 	}
 }
 
+// PL-10: while a placement is pending, nothing is written to the decisions of a former one of its name: they go with that one, and until
+// the new one is decided, nobody takes its clusters for deselected.
+func TestRecreatedPlacementIsPending(t *testing.T) {
+	t.Parallel()
+	b := newControllerTest(t, interceptor.Funcs{})
+	b.addDecision(t, newDecision("web-decision-1", withPlacement("0"), withClusters("a", "b")))
+	before := b.decision(t, "web-decision-1")
+	b.schedulePlacement(t, withCEL(0).Spec)
+	if diff := cmp.Diff(before, b.decision(t, "web-decision-1")); diff != "" {
+		t.Errorf("it is written (-before +after):\n%s", diff)
+	}
+}
+
 // PL-14: the time at which scores were written is not lost if the status of the placement could not be written.
 func TestLastScoreUpdateIsNotLost(t *testing.T) {
 	t.Parallel()

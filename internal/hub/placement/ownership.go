@@ -76,12 +76,16 @@ func (c *Controller) restorePlacement(ctx context.Context, placement scheduler.K
 	if err != nil {
 		return err
 	}
-	own = slices.DeleteFunc(own, func(decision *clusterv1beta1.PlacementDecision) bool {
+	c.scheduler.Restore(placement, decisions.GroupsOf(ofPlacement(own, uid)))
+	return nil
+}
+
+// ofPlacement leaves out, in place, the decisions of a former placement of the same name: those of another UID, unless uid is empty.
+func ofPlacement(own []*clusterv1beta1.PlacementDecision, uid types.UID) []*clusterv1beta1.PlacementDecision {
+	return slices.DeleteFunc(own, func(decision *clusterv1beta1.PlacementDecision) bool {
 		owner := metav1.GetControllerOfNoCopy(decision)
 		return uid != "" && owner != nil && isPlacement(owner) && owner.UID != uid
 	})
-	c.scheduler.Restore(placement, decisions.GroupsOf(own))
-	return nil
 }
 
 // restore passes all stored decisions to a scheduler. To schedule the first placement, Balance and Steady need the decisions of all.

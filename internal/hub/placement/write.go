@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +20,7 @@ import (
 
 // bind writes a result: first the PlacementDecisions, which other controllers act on, then the status of the Placement. again is when
 // scores that were delayed because of scoreRateLimit may be written; zero if there are none. For a misconfigured placement, bind
-// restores the decisions that it has, in case another writer has changed them.
+// restores the decisions that it has, in case another writer has changed them. For a pending one, it writes nothing but that it lost some.
 func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result) (again time.Time, err error) {
 	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and cannot have PlacementDecisions with its label
 		return time.Time{}, c.writeStatus(ctx, owner, result, nil)
@@ -27,6 +28,9 @@ func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, 
 	existing, taken, err := decisionsOf(ctx, c.client, client.ObjectKeyFromObject(owner))
 	if err != nil {
 		return time.Time{}, err
+	}
+	if result.Pending && !withdraw(result, ofPlacement(slices.Clone(existing), owner.UID)) {
+		return time.Time{}, nil
 	}
 	plan := decisions.New(owner, result, existing, taken, c.clock.Now())
 	for i := range plan.Writes {
@@ -40,6 +44,27 @@ func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, 
 		}
 	}
 	return plan.ScoresDue, c.writeStatus(ctx, owner, result, plan)
+}
+
+// withdraw turns the result of a pending placement into what it has stored, with its reasons and scores, without the clusters that the
+// placement may not keep. It reports whether such a cluster is stored. Clusters that another writer has removed come back once the CEL
+// expressions are evaluated.
+func withdraw(result *scheduler.Result, stored []*clusterv1beta1.PlacementDecision) bool {
+	keeps := map[string]bool{}
+	for _, group := range result.Groups {
+		for _, decision := range group.Decisions {
+			keeps[decision.ClusterName] = true
+		}
+	}
+	before := 0
+	result.Groups, result.Selected = decisions.GroupsOf(stored), 0
+	for i := range result.Groups {
+		group := &result.Groups[i]
+		before += len(group.Decisions)
+		group.Decisions = slices.DeleteFunc(group.Decisions, func(d clusterv1beta1.ClusterDecision) bool { return !keeps[d.ClusterName] })
+		result.Selected += len(group.Decisions)
+	}
+	return result.Selected < before
 }
 
 func (c *Controller) writeDecision(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result, plan *decisions.Plan,
@@ -80,12 +105,16 @@ func (c *Controller) deleteDecision(ctx context.Context, owner *clusterv1beta1.P
 }
 
 // writeStatus writes the conditions, the number of selected clusters and the decision groups of a Placement. Without a plan, only the
-// conditions.
+// conditions. While a placement is pending, its conditions are those of before.
 func (c *Controller) writeStatus(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result,
 	plan *decisions.Plan) error {
 	before := owner.DeepCopy()
 	now := metav1.NewTime(c.clock.Now())
-	for _, condition := range []metav1.Condition{result.Satisfied, result.ConditionMisconfigured()} {
+	conditions := []metav1.Condition{result.Satisfied, result.ConditionMisconfigured()}
+	if result.Pending {
+		conditions = nil
+	}
+	for _, condition := range conditions {
 		condition.ObservedGeneration, condition.LastTransitionTime = owner.Generation, now
 		meta.SetStatusCondition(&owner.Status.Conditions, condition)
 	}

@@ -53,7 +53,7 @@ type Plan struct {
 }
 
 // New returns the plan for a result, given the existing PlacementDecisions of the placement, which are not changed. taken are the names
-// of PlacementDecisions of other owners. The result must not be Disabled or Pending.
+// of PlacementDecisions of other owners. The result must not be Disabled.
 func New(owner *clusterv1beta1.Placement, result *placement.Result, existing []*clusterv1beta1.PlacementDecision, taken []string,
 	now time.Time) *Plan {
 	d := &planner{owner: owner, result: result, groups: result.Groups, taken: taken, objects: map[string]*clusterv1beta1.PlacementDecision{}}
