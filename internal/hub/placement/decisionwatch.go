@@ -93,16 +93,28 @@ func (c *Controller) needsRepair(key scheduler.Key, own []*clusterv1beta1.Placem
 	if ch.identity {
 		return true
 	}
-	elsewhere := map[string]bool{}
+	elsewhere := ch.listedElsewhere(own)
+	return slices.ContainsFunc(ch.added, func(cluster string) bool { return elsewhere[cluster] || !c.scheduler.Selects(key, cluster) }) ||
+		slices.ContainsFunc(ch.removed, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
+}
+
+// listedElsewhere says of each cluster that was added or removed whether another object lists it.
+func (ch *decisionChange) listedElsewhere(own []*clusterv1beta1.PlacementDecision) map[string]bool {
+	elsewhere := make(map[string]bool, len(ch.added)+len(ch.removed))
+	for _, cluster := range slices.Concat(ch.added, ch.removed) {
+		elsewhere[cluster] = false
+	}
 	for _, decision := range own {
-		if decision.Name != ch.after.Name {
-			for _, d := range decision.Status.Decisions {
+		if decision.Name == ch.after.Name {
+			continue
+		}
+		for _, d := range decision.Status.Decisions {
+			if _, changed := elsewhere[d.ClusterName]; changed {
 				elsewhere[d.ClusterName] = true
 			}
 		}
 	}
-	return slices.ContainsFunc(ch.added, func(cluster string) bool { return elsewhere[cluster] || !c.scheduler.Selects(key, cluster) }) ||
-		slices.ContainsFunc(ch.removed, func(cluster string) bool { return !elsewhere[cluster] && c.scheduler.Selects(key, cluster) })
+	return elsewhere
 }
 
 // clustersOnlyIn returns the clusters of one that are not in other.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +104,7 @@ func TestDecisionsAreRepaired(t *testing.T) {
 		"one was added":               {[]string{"a"}, []string{"a", "z"}, nil, true},
 		"one was added a second time": {[]string{"a"}, []string{"a", "b"}, []string{"b"}, true},
 		"one has moved":               {[]string{"a", "b"}, []string{"a"}, []string{"b"}, false},
+		"one moves and one goes":      {[]string{"a", "b"}, nil, []string{"b"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +117,24 @@ func TestDecisionsAreRepaired(t *testing.T) {
 				t.Errorf("%v are waiting", waiting)
 			}
 		})
+	}
+}
+
+// PL-22: of a change, no more is looked at than the clusters that it is about, however many the placement has.
+func TestRepairOfManyDecisions(t *testing.T) {
+	t.Parallel()
+	var own []*clusterv1beta1.PlacementDecision
+	for i := range 20 {
+		d := newDecision(fmt.Sprintf("web-decision-%d", i))
+		for j := range clusterv1beta1.MaxDecisionsPerObject {
+			d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: fmt.Sprintf("c%d-%d", i, j)})
+		}
+		own = append(own, d)
+	}
+	ch := decisionChange{after: own[0], added: []string{"c0-0", "c7-7"}, removed: []string{"c9-9", "gone"}}
+	want := map[string]bool{"c0-0": false, "c7-7": true, "c9-9": true, "gone": false}
+	if diff := cmp.Diff(want, ch.listedElsewhere(own)); diff != "" {
+		t.Errorf("what other objects list (-want +got):\n%s", diff)
 	}
 }
 
