@@ -16,6 +16,7 @@ import (
 	kubernetes "k8s.io/apiserver/pkg/cel/environment"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
 const variable = "managedCluster"
@@ -47,6 +48,9 @@ type clusterView struct {
 type clusterValue struct {
 	traits.Mapper
 	scores Scores
+
+	listName string // of list
+	list     ref.Val
 }
 
 func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) ref.Val {
@@ -56,7 +60,7 @@ func newClusterValue(cluster *clusterv1.ManagedCluster, scores Scores) ref.Val {
 	if !ok {
 		return types.NewErr("%s is no map", variable)
 	}
-	return clusterValue{Mapper: value, scores: scores}
+	return &clusterValue{Mapper: value, scores: scores}
 }
 
 // activation resolves the variables of an expression.
@@ -69,7 +73,7 @@ func (a activation) ResolveName(name string) (any, bool) { return a.cluster, nam
 func (a activation) Parent() cel.Activation { return nil }
 
 func scoresOf(receiver, name ref.Val) ref.Val {
-	cluster, ok := receiver.(clusterValue)
+	cluster, ok := receiver.(*clusterValue)
 	if !ok {
 		return types.NewErr("scores is a function of %s alone", variable)
 	}
@@ -77,8 +81,20 @@ func scoresOf(receiver, name ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(name)
 	}
-	items := []ref.Val{}
-	for _, item := range cluster.scores(string(text)) {
+	return cluster.scoreList(string(text))
+}
+
+// scoreList returns the items of an AddOnPlacementScore. It keeps one list, as a loop mostly reads the same one again.
+func (c *clusterValue) scoreList(name string) ref.Val {
+	if c.list == nil || c.listName != name {
+		c.listName, c.list = name, newScoreList(c.scores(name))
+	}
+	return c.list
+}
+
+func newScoreList(scores []clusterv1alpha1.AddOnPlacementScoreItem) ref.Val {
+	items := make([]ref.Val, 0, len(scores))
+	for _, item := range scores {
 		items = append(items, types.NewRefValMap(types.DefaultTypeAdapter, map[ref.Val]ref.Val{
 			types.String("name"):     types.String(item.Name),
 			types.String("value"):    types.Int(item.Value),
@@ -100,11 +116,15 @@ func parseJSON(text ref.Val) ref.Val {
 type functionCosts struct{}
 
 // CallCost returns the cost of one call; nil for other functions.
-func (functionCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
-	const perByte = 0.2 // building a value takes twice as long as reading a string, which is 0.1
+func (functionCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	const (
+		perCall = 10
+		perItem = 5   // of a list of scores: a map with three entries
+		perByte = 0.2 // building a value takes twice as long as reading a string, which is 0.1
+	)
 	switch function {
 	case "scores":
-		cost := uint64(10)
+		cost := perCall + perItem*sizeOf(result)
 		return &cost
 	case "parseJSON":
 		text, _ := args[0].(types.String)
@@ -112,4 +132,14 @@ func (functionCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *ui
 		return &cost
 	}
 	return nil
+}
+
+// sizeOf is the size of a list; 0 of an error.
+func sizeOf(value ref.Val) uint64 {
+	list, ok := value.(traits.Lister)
+	if !ok {
+		return 0
+	}
+	size, _ := list.Size().(types.Int)
+	return uint64(size) //nolint:gosec // a size is not negative
 }

@@ -111,6 +111,57 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// PL-03: reading scores costs by their number, so that the limit of an expression bounds how many it reads, and a list that is read again
+// is not built again.
+func TestCostsOfScores(t *testing.T) {
+	t.Parallel()
+	const sum = `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].all(x, managedCluster.scores("usage").size() >= 0)`
+	for name, test := range map[string]struct {
+		items      int
+		expression string
+		least      int64
+		err        string
+	}{
+		"none":         {0, `managedCluster.scores("usage").size() == 0`, 10, ""},
+		"a few":        {10, `managedCluster.scores("usage").size() == 10`, 60, ""},
+		"many":         {20_000, `managedCluster.scores("usage").size() == 20000`, 100_010, ""},
+		"a few, often": {10, sum, 720, ""},
+		"many, often":  {20_000, sum, 1_000_000, "cost limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile([]string{test.expression})
+			if err != nil {
+				t.Fatal(err)
+			}
+			built, items := 0, make([]clusterv1alpha1.AddOnPlacementScoreItem, test.items)
+			costs := unlimited()
+			err = selector.Matches(cluster(), func(string) []clusterv1alpha1.AddOnPlacementScoreItem { built++; return items }, costs)
+			if built != 1 {
+				t.Errorf("the list is built %d times", built)
+			}
+			if spent := costs.Spent(); spent < test.least || spent > 2*test.least+100 {
+				t.Errorf("spent %d, want about %d", spent, test.least)
+			}
+			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("got %v, want an error about %q", err, test.err)
+			}
+		})
+	}
+}
+
+// PL-03: a list of scores is the one that is asked for, whichever was read before.
+func TestScoresByName(t *testing.T) {
+	t.Parallel()
+	selector, err := Compile([]string{`["usage", "other", "usage"].map(name, managedCluster.scores(name).size()) == [2, 0, 2]`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := selector.Matches(cluster(), scores, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // PL-03: an expression sees what is in the JSON of a cluster, and the status always.
 func TestClusterAsJSON(t *testing.T) {
 	t.Parallel()
