@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
 // PL-03: a class with CEL expressions has the clusters that match, and its next time is the earliest expiry.
@@ -36,6 +39,26 @@ func TestMatchTogether(t *testing.T) {
 	if diff := cmp.Diff(odd, clusters(schedule(t, s, newPlacement(withName("half"), withPredicates(half))))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// PL-03: all predicates together may cost as much for a cluster as Kubernetes allows for one object. Beyond it, no predicate matches.
+func TestPredicatesShareLimitOfCluster(t *testing.T) {
+	t.Parallel()
+	s := newFleet(newMember("c1"), newMember("c2"))
+	many := usage("c2", 1, 0)
+	many.Status.Scores = make([]clusterv1alpha1.AddOnPlacementScoreItem, 20_000)
+	s.SetScore(many)
+	s.SetScore(usage("c1", 1, 0))
+	var selectors []clusterv1beta1.ClusterSelector
+	for range 12 { // each costs 900,000 for c2, and little for c1
+		selectors = append(selectors, byCEL(`[1, 2, 3, 4, 5, 6, 7, 8, 9].exists(x, managedCluster.scores("usage").size() == 0)`))
+	}
+	wantClusters(t, schedule(t, s, newPlacement(withPredicates(append(selectors[:3:3], byCEL("true"))...))), "c1", "c2")
+	result := schedule(t, s, newPlacement(withPredicates(append(selectors, byCEL("true"))...)))
+	if result.Misconfigured != nil {
+		t.Fatal(result.Misconfigured)
+	}
+	wantClusters(t, result, "c1")
 }
 
 // PL-03, PL-26: expressions that exceed the budget make the placement misconfigured, and take no cluster away.

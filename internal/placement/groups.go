@@ -39,7 +39,7 @@ func (c *cycle) groups(selected []scoredCluster) []Group {
 // groupOf returns the index of the first group selector that matches a cluster; that of the rest if none does.
 func (c *cycle) groupOf(member *cluster) int {
 	for i := range c.spec.groups {
-		if c.spec.groups[i].match(member, c.now, nil) == nil {
+		if c.spec.groups[i].match(member, nil) == nil {
 			return i
 		}
 	}

@@ -46,10 +46,12 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 	return parsed, nil
 }
 
-// match reports whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs.
+// match reports whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs, which are nil for profiles
+// without any.
 func (pr *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
+	cel := c.forCEL(now, costs)
 	for i := range pr.predicates {
-		if pr.predicates[i].match(c, now, costs) == nil {
+		if pr.predicates[i].match(c, cel) == nil {
 			return true
 		}
 	}
@@ -77,10 +79,11 @@ func (pr *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 // evaluated any more.
 func (pr *profile) mismatchReason(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
+	cel := c.forCEL(now, costs)
 	for i := range pr.predicates {
 		err := errCEL
 		if !costs.Exceeded() {
-			err = pr.predicates[i].match(c, now, costs)
+			err = pr.predicates[i].match(c, cel)
 		}
 		if err != nil {
 			reasons = append(reasons, fmt.Sprintf("spec.predicates[%d]: %v", i, err))
@@ -95,7 +98,7 @@ var (
 	errCEL    = errors.New("its labels or claims do not match, or a CEL expression does not hold; which one would cost too much to find out")
 )
 
-func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) error {
+func (p *predicate) match(c *cluster, cel *celselector.Cluster) error {
 	if !p.labels.Matches(c.labels()) {
 		return errLabels
 	}
@@ -105,7 +108,15 @@ func (p *predicate) match(c *cluster, now time.Time, costs *celselector.Costs) e
 	if p.cel == nil {
 		return nil
 	}
-	return p.cel.Matches(c.object, func(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
+	return p.cel.Matches(cel)
+}
+
+// forCEL is the cluster for all CEL expressions of a profile; nil without costs, of profiles that have none.
+func (c *cluster) forCEL(now time.Time, costs *celselector.Costs) *celselector.Cluster {
+	if costs == nil {
+		return nil
+	}
+	return celselector.NewCluster(c.object, func(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
 		if scores := c.score(name); scores != nil && !scoresExpired(scores, now) {
 			return scores.Status.Scores
 		}

@@ -1,15 +1,10 @@
 package celselector
 
-import "math"
-
 // Costs sums up the cost of evaluations for many clusters, in the units of Kubernetes.
 type Costs struct{ spent, limit int64 }
 
 // NewCosts returns a sum of 0. Once the sum reaches the limit, no expression is evaluated any more, and no cluster matches.
 func NewCosts(limit int64) *Costs { return &Costs{limit: limit} }
-
-// unlimited returns costs for callers that do not limit them.
-func unlimited() *Costs { return NewCosts(math.MaxInt64) }
 
 func (c *Costs) add(units int64) { c.spent += units }
 

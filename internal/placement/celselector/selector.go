@@ -16,9 +16,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/budget/celbudget"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -56,37 +54,11 @@ func Compile(expressions []string) (*Selector, error) {
 }
 
 // Matches returns nil if the cluster matches all expressions, else the reason: an expression that is false or fails, or costs that exceed
-// what Kubernetes allows for all expressions and one object. What the evaluation costs is added to costs, which may be nil.
-func (s *Selector) Matches(cluster *clusterv1.ManagedCluster, scores Scores, costs *Costs) error {
-	input := activation{newClusterValue(cluster, scores)}
-	if costs == nil {
-		costs = unlimited()
-	}
-	remaining := uint64(celconfig.RuntimeCELCostBudget)
+// what they may be.
+func (s *Selector) Matches(cluster *Cluster) error {
 	for _, expression := range s.expressions {
-		if costs.Exceeded() {
-			return errOverBudget
-		}
-		program, compiled, err := compiler.Program(expression)
-		if costs.add(evaluationCost); compiled {
-			costs.add(int64(len(expression)) * compileCost)
-		}
-		if err != nil {
-			return &mismatch{expression: expression, err: err}
-		}
-		value, details, err := program.Eval(input)
-		if details != nil && details.ActualCost() != nil {
-			cost := *details.ActualCost()
-			if costs.add(int64(cost)); cost > remaining { //nolint:gosec // programs end far below the limit
-				return errOverBudget
-			}
-			remaining -= cost
-		}
-		if err != nil {
-			return &mismatch{expression: expression, err: err}
-		}
-		if value != types.True {
-			return &mismatch{expression: expression, value: value}
+		if err := cluster.matches(expression); err != nil {
+			return err
 		}
 	}
 	return nil

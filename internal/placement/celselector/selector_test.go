@@ -1,7 +1,9 @@
 package celselector
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/runtime"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -39,6 +41,8 @@ func scores(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
 	}
 	return []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 66}, {Name: "mem", Value: -5}}
 }
+
+func unlimited() *Costs { return NewCosts(math.MaxInt64) }
 
 // PL-03 SD-08
 func TestMatches(t *testing.T) {
@@ -78,7 +82,7 @@ func TestMatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = selector.Matches(cluster(), scores, nil)
+			err = selector.Matches(NewCluster(cluster(), scores, unlimited()))
 			if test.err == "" && err != nil {
 				t.Fatal(err)
 			}
@@ -105,8 +109,42 @@ func TestCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		costs := unlimited()
-		if err := selector.Matches(cluster(), scores, costs); costs.Spent() < test.least {
+		if err := selector.Matches(NewCluster(cluster(), scores, costs)); costs.Spent() < test.least {
 			t.Errorf("%s: spent %d, want at least %d; error %v", name, costs.Spent(), test.least, err)
+		}
+	}
+}
+
+// PL-03: Kubernetes' limit for one object is for all selectors of a cluster together, and each cluster has its own.
+func TestLimitOfCluster(t *testing.T) {
+	t.Parallel()
+	cheapOne, err := Compile([]string{"true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	costlyOne, err := Compile([]string{`[1, 2, 3, 4, 5, 6, 7, 8, 9].exists(x, managedCluster.scores("usage").size() == 0)`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := make([]clusterv1alpha1.AddOnPlacementScoreItem, 20_000) // which cost much, and take little time
+	costs := unlimited()
+	for range 2 {
+		before := costs.Spent()
+		c := NewCluster(cluster(), func(string) []clusterv1alpha1.AddOnPlacementScoreItem { return items }, costs)
+		if err := cheapOne.Matches(c); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := costlyOne.Matches(c); err == nil {
+				t.Fatal("it matches")
+			}
+		}
+		if spent := costs.Spent() - before; spent < celconfig.RuntimeCELCostBudget ||
+			spent > celconfig.RuntimeCELCostBudget+celconfig.PerCallLimit+1000 {
+			t.Errorf("one cluster costs %d", spent)
+		}
+		if err := cheapOne.Matches(c); !errors.Is(err, errOverBudget) {
+			t.Errorf("got %v, want that it costs too much", err)
 		}
 	}
 }
@@ -136,7 +174,8 @@ func TestCostsOfScores(t *testing.T) {
 			}
 			built, items := 0, make([]clusterv1alpha1.AddOnPlacementScoreItem, test.items)
 			costs := unlimited()
-			err = selector.Matches(cluster(), func(string) []clusterv1alpha1.AddOnPlacementScoreItem { built++; return items }, costs)
+			err = selector.Matches(NewCluster(cluster(),
+				func(string) []clusterv1alpha1.AddOnPlacementScoreItem { built++; return items }, costs))
 			if built != 1 {
 				t.Errorf("the list is built %d times", built)
 			}
@@ -157,7 +196,7 @@ func TestScoresByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := selector.Matches(cluster(), scores, nil); err != nil {
+	if err := selector.Matches(NewCluster(cluster(), scores, unlimited())); err != nil {
 		t.Error(err)
 	}
 }
@@ -223,16 +262,16 @@ func TestLimitOfCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	costs := NewCosts(1)
-	if err := selector.Matches(cluster(), scores, costs); err != nil || !costs.Exceeded() {
+	if err := selector.Matches(NewCluster(cluster(), scores, costs)); err != nil || !costs.Exceeded() {
 		t.Errorf("%v, spent %d", err, costs.Spent())
 	}
-	if err := selector.Matches(cluster(), scores, costs); err == nil {
+	if err := selector.Matches(NewCluster(cluster(), scores, costs)); err == nil {
 		t.Error("it is evaluated beyond what it may cost")
 	}
 	again, once := unlimited(), unlimited()
 	forgotten := &Selector{expressions: []string{fmt.Sprintf("1 < 2 && %d != 0 // not compiled yet", rand.Int64())}}
 	for _, costs := range []*Costs{again, once} {
-		if err := forgotten.Matches(cluster(), scores, costs); err != nil {
+		if err := forgotten.Matches(NewCluster(cluster(), scores, costs)); err != nil {
 			t.Fatal(err)
 		}
 	}
