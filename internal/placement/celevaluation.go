@@ -1,8 +1,8 @@
 package placement
 
 import (
+	"context"
 	"slices"
-	"sync/atomic"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -34,8 +34,7 @@ type celEvaluation struct {
 	cost       int64 // of the first evaluations of all members
 	overBudget bool  // whether cost exceeds celBudget: the placements are misconfigured
 
-	// cancelled makes a running batch skip the clusters of this evaluation.
-	cancelled atomic.Bool
+	interrupt context.CancelFunc // ends the last batch, also within an expression; nil before the first one
 }
 
 // celResult is the result for one cluster. The zero value is that of a cluster that was never evaluated.
@@ -179,7 +178,9 @@ func (ev *evaluations) cancel(class *equivalenceClass) {
 		return
 	}
 	class.evaluation = nil
-	e.cancelled.Store(true)
+	if e.interrupt != nil {
+		e.interrupt()
+	}
 	if q := ev.queues[class.namespace]; q != nil {
 		q.waiting = slices.DeleteFunc(q.waiting, func(other *celEvaluation) bool { return other == e })
 	}

@@ -51,17 +51,17 @@ func TestCELShareOfNamespace(t *testing.T) {
 		}
 	}
 	affected := affected{}
-	running, _ := s.nextBatch(now, affected)
+	running, _ := s.nextBatch(t.Context(), now, affected)
 	wantClusters(t, schedule(t, s, newPlacement(withLimit(1))), "c0000")
 	wantClusters(t, schedule(t, s,
 		newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
 	running.run(s.framework.timed)
 	s.complete(running, affected)
 
-	changed, again := s.Evaluate(now)
+	changed, again := s.Evaluate(t.Context(), now)
 	for again.Equal(now) {
 		var more []Key
-		more, again = s.Evaluate(now)
+		more, again = s.Evaluate(t.Context(), now)
 		changed = append(changed, more...)
 	}
 	if again.Before(now) || again.After(now.Add(time.Second)) {
@@ -78,7 +78,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 	}
 	for !again.IsZero() {
 		now = again
-		_, again = s.Evaluate(now)
+		_, again = s.Evaluate(t.Context(), now)
 	}
 	if now.Sub(start) > 3*time.Second {
 		t.Errorf("it is all done at %s, want it soon after %s", now, start)
@@ -88,7 +88,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 			t.Errorf("placement %d: %+v", i, result)
 		}
 	}
-	s.Evaluate(now.Add(time.Hour))
+	s.Evaluate(t.Context(), now.Add(time.Hour))
 	if len(s.evaluations.queues) > 0 {
 		t.Errorf("what cost nothing lately is remembered: %v", s.evaluations.queues)
 	}
@@ -103,7 +103,7 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	affected := affected{}
-	b, _ := s.nextBatch(s.snapshot.now, affected)
+	b, _ := s.nextBatch(t.Context(), s.snapshot.now, affected)
 	b.run(s.framework.timed)
 	s.SetCluster(newMember("c1", "region=us"))
 	s.DeleteCluster("c2")
@@ -136,7 +136,7 @@ func TestLabelsDecideDuringEvaluation(t *testing.T) {
 	p := newPlacement(withPredicates(selector))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
-	b, _ := s.nextBatch(s.snapshot.now, affected{})
+	b, _ := s.nextBatch(t.Context(), s.snapshot.now, affected{})
 	b.run(s.framework.timed)
 	s.SetCluster(newMember("c1", "region=us"))
 	s.complete(b, affected{})
@@ -227,7 +227,7 @@ func TestOftenChangingCluster(t *testing.T) {
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	for range 5 {
-		b, _ := s.nextBatch(s.snapshot.now, affected{})
+		b, _ := s.nextBatch(t.Context(), s.snapshot.now, affected{})
 		if b == nil {
 			break
 		}
@@ -261,7 +261,7 @@ func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 	}
 	for _, deleted := range []bool{false, true} {
 		s, p := begun(t)
-		b, _ := s.nextBatch(s.snapshot.now, affected{})
+		b, _ := s.nextBatch(t.Context(), s.snapshot.now, affected{})
 		if b == nil || len(b.items) == 0 {
 			t.Fatal("nothing is to be evaluated")
 		}
@@ -344,7 +344,7 @@ func TestBatchesOfManyPlacements(t *testing.T) {
 	}
 	batches := 0
 	for {
-		_, again := s.Evaluate(s.snapshot.now)
+		_, again := s.Evaluate(t.Context(), s.snapshot.now)
 		if !again.Equal(s.snapshot.now) {
 			break
 		}

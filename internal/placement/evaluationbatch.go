@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -28,10 +29,10 @@ type batchItem struct {
 
 // Evaluate evaluates CEL expressions for a batch of clusters. It may take long, and does not hold the lock meanwhile. It returns the
 // placements that may be affected, and when to call it again; zero is after the next event or Schedule. Several goroutines may call it:
-// they work on different namespaces.
-func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
+// they work on different namespaces. It evaluates no more when ctx has ended.
+func (s *Scheduler) Evaluate(ctx context.Context, now time.Time) (changed []Key, again time.Time) {
 	affected := affected{}
-	b, again := s.nextBatch(now, affected)
+	b, again := s.nextBatch(ctx, now, affected)
 	if b != nil {
 		b.run(s.framework.timed)
 		s.complete(b, affected)
@@ -42,7 +43,7 @@ func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
 
 // nextBatch returns a batch of the namespace with the most budget left, out of those that have no running batch. If none has budget left,
 // again is when one has.
-func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again time.Time) {
+func (s *Scheduler) nextBatch(ctx context.Context, now time.Time, affected affected) (b *batch, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evaluations.advanceBudget(now)
@@ -55,20 +56,20 @@ func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again
 		case left <= 0:
 			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))
 		}
-		if b = s.classes.nextBatchOf(next, affected); b != nil {
+		if b = s.classes.nextBatchOf(ctx, next, affected); b != nil {
 			return b, time.Time{}
 		}
 	}
 }
 
 // nextBatchOf returns a batch of the first evaluation in a queue that has clusters to evaluate; nil if none has.
-func (cc *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch {
+func (cc *classCache) nextBatchOf(ctx context.Context, q *evaluationQueue, affected affected) *batch {
 	for len(q.waiting) > 0 {
 		e := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		if e.current() && !e.overBudget {
 			if len(e.waiting) > 0 {
-				return cc.snapshot.newBatch(q, e, batchClusters, math.MaxInt64)
+				return cc.snapshot.newBatch(ctx, q, e, batchClusters, math.MaxInt64)
 			}
 			cc.completeIfEvaluated(e, affected)
 		}
@@ -77,10 +78,12 @@ func (cc *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch 
 	return nil
 }
 
-// newBatch pops up to n clusters of an evaluation. Once they have cost as much as limit, no other one matches.
-func (sn *snapshot) newBatch(q *evaluationQueue, e *celEvaluation, n int, limit int64) *batch {
+// newBatch pops up to n clusters of an evaluation. Once they have cost as much as limit, ctx has ended, or the evaluation is cancelled, no
+// other one matches.
+func (sn *snapshot) newBatch(ctx context.Context, q *evaluationQueue, e *celEvaluation, n int, limit int64) *batch {
 	q.running = true
-	b := &batch{queue: q, evaluation: e, now: sn.now, costs: celselector.NewCosts(limit)}
+	ctx, e.interrupt = context.WithCancel(ctx)
+	b := &batch{queue: q, evaluation: e, now: sn.now, costs: celselector.NewCosts(ctx, limit)}
 	for _, c := range e.pop(n) {
 		b.items = append(b.items, batchItem{of: c, cluster: *c})
 	}
@@ -91,7 +94,7 @@ func (sn *snapshot) newBatch(q *evaluationQueue, e *celEvaluation, n int, limit 
 func (b *batch) run(timed func(PluginType, string) func()) {
 	defer timed(PluginFilter, FilterPredicate)()
 	defer timed(PluginCEL, "")()
-	b.evaluate(func() bool { return b.costs.Spent() >= batchCost || b.evaluation.cancelled.Load() })
+	b.evaluate(func() bool { return b.costs.Spent() >= batchCost || b.costs.Ended() })
 }
 
 // evaluate evaluates one cluster after the other until stop returns true.
@@ -102,7 +105,7 @@ func (b *batch) evaluate(stop func() bool) {
 		}
 		item, before := &b.items[i], b.costs.Spent()
 		item.matched = b.evaluation.class.profile.match(&item.cluster, b.now, b.costs)
-		item.evaluated, item.cost = !b.costs.Exceeded(), b.costs.Spent()-before
+		item.evaluated, item.cost = !b.costs.Ended(), b.costs.Spent()-before
 	}
 }
 
@@ -116,7 +119,7 @@ func (s *Scheduler) complete(b *batch, affected affected) {
 	if !e.current() {
 		return
 	}
-	var left []*cluster // for which the batch was too costly
+	var left []*cluster // that the batch did not come to
 	for i := range b.items {
 		switch item := &b.items[i]; {
 		case !item.evaluated:

@@ -104,6 +104,7 @@ func (ev *evaluations) dropIdle() {
 
 // done lets the next batch of a queue run, and charges the costs of this one.
 func (ev *evaluations) done(b *batch) {
+	b.evaluation.interrupt() // which has nothing left to end
 	b.queue.running = false
 	ev.charge(b.queue.limiter, b.costs.Spent())
 }

@@ -47,13 +47,13 @@ type ClusterReason = report.ClusterReason
 // incomplete.
 func (s *Scheduler) Explain(ctx context.Context, object *clusterv1beta1.Placement) *Explanation {
 	precompile(&object.Spec)
-	explanation, unmatched := s.explain(object, s.evaluateForExplain(ctx, object))
+	explanation, unmatched := s.explain(ctx, object, s.evaluateForExplain(ctx, object))
 	unmatched.explain(ctx, explanation)
 	s.chargeExplanation(object.Namespace, unmatched.costs)
 	return explanation
 }
 
-func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEvaluation) (*Explanation, *mismatches) {
+func (s *Scheduler) explain(ctx context.Context, object *clusterv1beta1.Placement, evaluated *celEvaluation) (*Explanation, *mismatches) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &placement{key: keyOf(object)}
@@ -64,15 +64,15 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	}
 	result, cycle := s.explainCycle(p, evaluated)
 	if cycle == nil {
-		return s.snapshot.explainUnscheduled(p, result), &mismatches{costs: celselector.NewCosts(0)}
+		return s.snapshot.explainUnscheduled(p, result), &mismatches{costs: celselector.NewCosts(ctx, 0)}
 	}
 	explanation := &Explanation{Result: result}
 	if p.class != nil {
 		explanation.fill(cycle, p.class)
 	}
-	mismatches := explanation.addReasons(cycle, p)
+	mismatches := explanation.addReasons(ctx, cycle, p)
 	if q := s.evaluations.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
-		mismatches.costs = celselector.NewCosts(0)
+		mismatches.costs = celselector.NewCosts(ctx, 0)
 	}
 	return explanation, mismatches
 }
@@ -169,13 +169,13 @@ func (sn *snapshot) names(which func(*cluster) bool) []string {
 }
 
 // addReasons adds the reason for each cluster. Those of mismatches are still empty.
-func (e *Explanation) addReasons(c *cycle, p *placement) *mismatches {
+func (e *Explanation) addReasons(ctx context.Context, c *cycle, p *placement) *mismatches {
 	selected := e.Result.reasons()
 	whyNot := func(*cluster) string { return e.Result.Satisfied.Message }
 	if p.class != nil {
 		whyNot = newDiagnosis(c, p.class, selected).reason
 	}
-	mismatches := &mismatches{profile: p.spec.profile, now: c.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
+	mismatches := &mismatches{profile: p.spec.profile, now: c.now, costs: celselector.NewCosts(ctx, mismatchCost), clusters: map[int]cluster{}}
 	for _, of := range c.clusters.sorted {
 		if of.object == nil {
 			continue

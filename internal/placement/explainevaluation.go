@@ -13,11 +13,11 @@ import (
 // evaluateForExplain applies the CEL expressions of a placement to all clusters. It returns nil if there is nothing to evaluate, or the
 // explanations of the namespace have used up their budget, or ctx has ended.
 func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1beta1.Placement) *celEvaluation {
-	b := s.newExplainBatch(object)
+	b := s.newExplainBatch(ctx, object)
 	if b == nil {
 		return nil
 	}
-	b.evaluate(func() bool { return ctx.Err() != nil })
+	b.evaluate(b.costs.Ended)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evaluations.done(b)
@@ -37,7 +37,7 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 
 // newExplainBatch returns a batch of the clusters of a placement for which labels and claims are not enough. It is nil if there is nothing
 // to evaluate, or no budget for it.
-func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) *batch {
+func (s *Scheduler) newExplainBatch(ctx context.Context, object *clusterv1beta1.Placement) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spec, _ := parseSpec(object)
@@ -54,7 +54,7 @@ func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) *batch {
 	}
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
 	s.snapshot.prepareEvaluation(class)
-	return s.snapshot.newBatch(q, class.evaluation, len(class.evaluation.waiting), s.evaluations.celBudget)
+	return s.snapshot.newBatch(ctx, q, class.evaluation, len(class.evaluation.waiting), s.evaluations.celBudget)
 }
 
 // chargeExplanation charges what an explanation has cost to the explanations of the namespace.

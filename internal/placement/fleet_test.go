@@ -181,7 +181,7 @@ func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 // evaluateAll evaluates CEL expressions until there is nothing to evaluate, or no budget left.
 func evaluateAll(s *Scheduler) (changed []Key) {
 	for {
-		more, again := s.Evaluate(s.snapshot.now)
+		more, again := s.Evaluate(context.Background(), s.snapshot.now)
 		changed = append(changed, more...)
 		if !again.Equal(s.snapshot.now) {
 			return changed

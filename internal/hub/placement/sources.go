@@ -114,7 +114,7 @@ func (c *Controller) runEvaluators(ctx context.Context, q queue) error {
 func (c *Controller) runEvaluator(ctx context.Context, q queue) {
 	for {
 		now := c.clock.Now()
-		changed, again := c.scheduler.Evaluate(now)
+		changed, again := c.scheduler.Evaluate(ctx, now)
 		enqueue(q, changed)
 		if again.Equal(now) && ctx.Err() == nil {
 			continue

@@ -1,6 +1,8 @@
 package celselector
 
 import (
+	"cmp"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -26,21 +28,23 @@ func NewCluster(object *clusterv1.ManagedCluster, scores Scores, costs *Costs) *
 
 // matches returns nil if an expression is true.
 func (c *Cluster) matches(expression string) error {
-	if c.costs.Exceeded() || c.remaining == 0 {
-		return errOverBudget
+	if c.costs.Ended() || c.remaining == 0 {
+		return cmp.Or(c.costs.ctx.Err(), errOverBudget)
 	}
 	program, err := c.program(expression)
 	if err != nil {
 		return &mismatch{expression: expression, err: err}
 	}
-	value, details, err := program.Eval(c.variables())
-	if within := c.charge(details); !within {
+	value, details, err := program.ContextEval(c.costs.ctx, c.variables())
+	within := c.charge(details)
+	switch ended := c.costs.ctx.Err(); {
+	case ended != nil:
+		return ended // whatever the expression has made of the interruption
+	case !within:
 		return errOverBudget
-	}
-	if err != nil {
+	case err != nil:
 		return &mismatch{expression: expression, err: err}
-	}
-	if value != types.True {
+	case value != types.True:
 		return &mismatch{expression: expression, value: value}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package celselector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -42,7 +43,7 @@ func scores(name string) []clusterv1alpha1.AddOnPlacementScoreItem {
 	return []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpu", Value: 66}, {Name: "mem", Value: -5}}
 }
 
-func unlimited() *Costs { return NewCosts(math.MaxInt64) }
+func unlimited() *Costs { return NewCosts(context.Background(), math.MaxInt64) }
 
 // PL-03 SD-08
 func TestMatches(t *testing.T) {
@@ -146,6 +147,41 @@ func TestLimitOfCluster(t *testing.T) {
 		if err := cheapOne.Matches(c); !errors.Is(err, errOverBudget) {
 			t.Errorf("got %v, want that it costs too much", err)
 		}
+	}
+}
+
+// An evaluation ends when nobody waits for it any more, also within an expression, and then no cluster matches.
+func TestInterruptedEvaluation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		expression string
+		before     bool // whether it ends before it begins
+		most       int64
+	}{
+		"before":              {expression: "true", before: true},
+		"within a loop":       {expression: `managedCluster.scores("usage").size() == 0 && ` + costly(3), most: 10_000},
+		"one that hides that": {expression: `managedCluster.scores("usage").size() == 0 && (` + costly(3) + ` || true)`, most: 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			selector, err := Compile([]string{test.expression})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			if test.before {
+				end()
+			}
+			costs := NewCosts(ctx, math.MaxInt64)
+			err = selector.Matches(NewCluster(cluster(), func(string) []clusterv1alpha1.AddOnPlacementScoreItem { end(); return nil }, costs))
+			if !errors.Is(err, context.Canceled) || !costs.Ended() || costs.Exceeded() {
+				t.Errorf("got %v, want that it is interrupted", err)
+			}
+			if costs.Spent() > test.most {
+				t.Errorf("spent %d, want %d at most", costs.Spent(), test.most)
+			}
+		})
 	}
 }
 
@@ -261,7 +297,7 @@ func TestLimitOfCosts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	costs := NewCosts(1)
+	costs := NewCosts(t.Context(), 1)
 	if err := selector.Matches(NewCluster(cluster(), scores, costs)); err != nil || !costs.Exceeded() {
 		t.Errorf("%v, spent %d", err, costs.Spent())
 	}

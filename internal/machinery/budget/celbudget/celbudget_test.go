@@ -1,6 +1,8 @@
 package celbudget
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -84,6 +86,25 @@ var testObject = func() map[string]any {
 		"tree": map[string]any{"a": numbers, "b": []any{numbers, numbers}},
 	}
 }()
+
+// Loops end with the context, also within others that do not mind errors.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	c := newTestCompiler(t)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, expression := range []string{
+		`o.numbers.all(x, x >= 0)`, `o.numbers.exists(x, o.numbers.all(y, o.numbers.all(z, z >= 0)) && false || x == 2000)`,
+	} {
+		program, err := c.Compile(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err = program.ContextEval(ended, map[string]any{"o": testObject}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, want that it is interrupted", expression, err)
+		}
+	}
+}
 
 // What people write is far below the bounds.
 func TestHonest(t *testing.T) {

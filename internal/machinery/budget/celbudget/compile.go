@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/capstan-io/capstan/internal/machinery/budget"
 )
@@ -88,7 +89,8 @@ func (e *EnvironmentError) Error() string {
 // Unwrap returns why.
 func (e *EnvironmentError) Unwrap() error { return e.err }
 
-// Compile compiles an expression, unless its program is known. The error says what is wrong with it; it does not name it.
+// Compile compiles an expression, unless its program is known. Its loops end soon after the context of a ContextEval. The error says what
+// is wrong with it; it does not name it.
 func (c *Compiler) Compile(expression string) (cel.Program, error) {
 	if err := budget.Length("the CEL expression", len(expression), ExpressionBytes); err != nil {
 		return nil, err
@@ -130,6 +132,7 @@ func (c *Compiler) compile(expression string) (cel.Program, error) {
 	}
 	return env.Program(checked,
 		cel.CustomDecoratorV2(env.guard.decorate),
+		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
 		cel.OptimizeRegex(constantMatches("matches"), constantMatches("matches_string")),
 		cel.CostTracking(costs{own: c.costs}))
 }
