@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,9 @@ func TestBombs(t *testing.T) {
 		"a small quantity":     {`quantity(string(dyn("1e-2000000000"))).isGreaterThan(quantity("1"))`, "has too large an exponent"},
 		"a loop":               {`o.numbers.all(x, o.numbers.all(y, o.numbers.all(z, x + y + z >= 0)))`, "cost limit exceeded"},
 		"a loop that compares": {`o.numbers.all(x, o.tree == o.tree)`, "cost limit exceeded"},
+		"a loop that fails":    {`o.numbers.all(x, o.large == o.large || true)`, "cost limit exceeded"},
+		"a loop that joins":    {`o.numbers.all(x, o.numbers.join() == "" || true)`, "cost limit exceeded"},
+		"a loop that formats":  {`o.numbers.all(x, "%s".format([o.numbers]) != "")`, "cost limit exceeded"},
 		"a loop that matches":  {`o.numbers.all(x, o.text.matches("(ab?){500}$"))`, "cost limit exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +87,7 @@ var testObject = func() map[string]any {
 	}
 	return map[string]any{
 		"numbers": numbers, "long": strings.Repeat("a", 1_000_000), "text": strings.Repeat("ab", 1000),
-		"tree": map[string]any{"a": numbers, "b": []any{numbers, numbers}},
+		"tree": map[string]any{"a": numbers, "b": []any{numbers, numbers}}, "large": slices.Repeat([]any{numbers}, 60),
 	}
 }()
 

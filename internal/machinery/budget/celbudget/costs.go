@@ -26,7 +26,7 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 		}
 	}
 	if types.IsError(result) {
-		return nil // a check may have kept it from what it would cost
+		return failureCost(function, args)
 	}
 	var least uint64
 	switch function {
@@ -36,10 +36,19 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 		if isDeep(args[0]) && isDeep(args[1]) && lengthOf(args[0]) == lengthOf(args[1]) {
 			least = weightOf(args)
 		}
-	case "@in", "indexOf", "lastIndexOf", "includes", "distinct", "flatten", "sets.contains", "sets.equivalent", "sets.intersects":
+	case "@in", "indexOf", "lastIndexOf", "includes", "distinct", "flatten", "sets.contains", "sets.equivalent", "sets.intersects",
+		"join", "format":
 		least = weightOf(args)
 	}
 	return atLeast(c.CostEstimator.CallCost(function, overload, args, result), least)
+}
+
+// failureCost is the price of a call that failed. A check may have kept it from what it would cost, but the check has read the arguments.
+func failureCost(function string, args []ref.Val) *uint64 {
+	if checks[function] == nil {
+		return nil
+	}
+	return atLeast(nil, weightOf(args))
 }
 
 func atLeast(price *uint64, least uint64) *uint64 {
