@@ -37,13 +37,14 @@ type celEvaluation struct {
 	interrupt context.CancelFunc // ends the last batch, also within an expression; nil before the first one
 }
 
-// celResult is the result for one cluster. The zero value is that of a cluster that was never evaluated.
+// celResult is the result for one cluster. The zero value is that of a cluster that was never evaluated. It is small, as each class has one
+// for each cluster.
 type celResult struct {
-	evaluated bool  // at least once
-	matched   bool  // when it was last evaluated
-	upToDate  bool  // whether that was in its present state
-	waiting   bool  // whether it is in celEvaluation.waiting, which it is not while it is in a batch
-	cost      int64 // of the first evaluation
+	evaluated bool   // at least once
+	matched   bool   // when it was last evaluated
+	upToDate  bool   // whether that was in its present state
+	waiting   bool   // whether it is in celEvaluation.waiting, which it is not while it is in a batch
+	cost      uint32 // of the first evaluation, which has a limit for a cluster
 }
 
 // result returns the result for a cluster, to read or to set.
@@ -113,7 +114,7 @@ func (e *celEvaluation) remove(c *cluster) {
 // reset makes a cluster one that was never evaluated, which costs nothing.
 func (e *celEvaluation) reset(c *cluster) {
 	result := e.result(c)
-	e.cost -= result.cost
+	e.cost -= int64(result.cost)
 	*result = celResult{}
 }
 
@@ -134,7 +135,7 @@ func (sn *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
 // prepareEvaluation evaluates predicates for which labels and claims are enough, and marks the other clusters to be evaluated.
 func (sn *snapshot) prepareEvaluation(class *equivalenceClass) {
 	if class.evaluation == nil {
-		class.evaluation = &celEvaluation{class: class}
+		class.evaluation = &celEvaluation{class: class, results: make([]celResult, 0, len(sn.clusters.sorted))}
 	}
 	e := class.evaluation
 	for c := range sn.members(class) {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -329,6 +330,20 @@ func TestCostOfFormerMembers(t *testing.T) {
 			}
 			wantClusters(t, result, "c2")
 		})
+	}
+}
+
+// Each class keeps 8 bytes for each cluster, once all are evaluated.
+func TestMemoryOfResults(t *testing.T) {
+	t.Parallel()
+	const many = 1100 // more than a batch
+	s, p := newFleetOf(t, many), newPlacement(withPredicates(byCEL(`managedCluster.metadata.name != "x"`)))
+	if result := schedule(t, s, p); result.Selected != many {
+		t.Fatalf("%+v", result)
+	}
+	e := s.snapshot.placements[keyOf(p)].class.evaluation
+	if size := reflect.TypeFor[celResult]().Size(); size != 8 || cap(e.results) > many+many/10 || cap(e.waiting) != 0 {
+		t.Errorf("%d results of %d bytes are kept, and a queue of %d", cap(e.results), size, cap(e.waiting))
 	}
 }
 

@@ -140,8 +140,8 @@ func (cc *classCache) applyResult(e *celEvaluation, item *batchItem, affected af
 	case e.overBudget, result.upToDate: // labels and claims have turned out to be enough
 		return
 	case !result.evaluated:
-		result.cost = item.cost
-		if e.cost += item.cost; e.cost > cc.evaluations.celBudget && !e.complete {
+		result.cost = uint32(min(item.cost, math.MaxUint32)) //nolint:gosec // nothing costs less than 0
+		if e.cost += int64(result.cost); e.cost > cc.evaluations.celBudget && !e.complete {
 			e.overBudget = true
 			e.class.addAll(affected)
 			return
