@@ -176,11 +176,6 @@ func (s *apiServer) serving(ctx context.Context) error {
 		return err
 	}
 	err = until(ctx, func(ctx context.Context) (bool, error) {
-		select {
-		case <-s.done:
-			return false, fmt.Errorf("it ended: %w", s.err)
-		default:
-		}
 		var code int
 		client.Discovery().RESTClient().Get().AbsPath("/readyz").Param("exclude", readyCheck).Do(ctx).StatusCode(&code)
 		return code == http.StatusOK, nil
@@ -189,15 +184,15 @@ func (s *apiServer) serving(ctx context.Context) error {
 	return err
 }
 
-// stop ends the API server and returns when it has ended. One that is still
-// starting is let finish that first: its start hooks end the process if they are
-// cut short.
-func (s *apiServer) stop() {
+// stop has the API server end. One that is still starting is let finish that first: its start hooks end the process if
+// they are cut short. When ctx ends, the API server is left as it is.
+func (s *apiServer) stop(ctx context.Context) {
 	if !s.started {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		starting, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
-		_ = s.serving(ctx) // either way it is to end now
+		_ = s.serving(starting) // either way it is to end now
 	}
-	s.cancel()
-	<-s.done
+	if ctx.Err() == nil {
+		s.cancel()
+	}
 }

@@ -114,7 +114,7 @@ func (c *controllers) start(ctx context.Context) error {
 	}()
 	c.cluster.onStop(func() error {
 		c.cancel()
-		<-done
+		c.cluster.await(ctx, "controllers", done)
 		return nil
 	})
 	if err := installDefaults(ctx, c.admin); err != nil {

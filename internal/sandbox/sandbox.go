@@ -13,6 +13,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,6 +34,9 @@ import (
 
 // walSize is what etcd allocates at a time for its log; a sandbox writes little.
 const walSize = 8 << 20
+
+// stopTimeout is how long the controllers, and then the API server, may take to stop.
+const stopTimeout = 10 * time.Second
 
 // Cluster is a running sandbox. Get one from Start, and Stop it.
 type Cluster struct {
@@ -59,7 +64,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{options: o, ended: make(chan struct{})}
 	if err := c.start(ctx); err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, errors.Join(c.causeOf(err), c.Stop())
 	}
 	return c, nil
 }
@@ -91,6 +96,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start the API server: %w", err)
 	}
+	ctx, release := c.whileUp(ctx)
+	defer release()
 	// Controllers are prepared while the API server comes up.
 	controllers, err := c.prepareControllers(ctx, server.loopback, keys)
 	if err != nil {
@@ -128,20 +135,62 @@ func (c *Cluster) startServer(ctx context.Context, listener net.Listener, databa
 	if err != nil {
 		return nil, err
 	}
+	c.follow(ctx, server, database.Err())
+	return server, nil
+}
+
+// follow has the cluster end with its API server, or when its database fails, and the API server with the cluster.
+func (c *Cluster) follow(ctx context.Context, server *apiServer, failed <-chan error) {
 	go func() {
+		defer close(c.ended)
 		select {
 		case <-server.done:
 			c.endErr = server.err
-		case err := <-database.Err():
+		case err := <-failed:
 			c.endErr = fmt.Errorf("etcd failed: %w", err)
 		}
-		close(c.ended)
 	}()
-	c.onStop(func() error { //nolint:contextcheck // a cluster that stops waits for the end of its API server
-		server.stop()
+	c.onStop(func() error {
+		up, release := c.whileUp(context.WithoutCancel(ctx))
+		defer release()
+		server.stop(up)
+		c.await(ctx, "API server", c.ended)
 		return nil
 	})
-	return server, nil
+}
+
+// whileUp is a context that ends with ctx, and when the API server has ended or the database has failed.
+func (c *Cluster) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-c.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// causeOf is why the API server or the database ended while the cluster started, if one did, or else err.
+func (c *Cluster) causeOf(err error) error {
+	select {
+	case <-c.ended:
+		return fmt.Errorf("start the cluster: %w", cmp.Or(c.endErr, err))
+	default:
+		return err
+	}
+}
+
+// await waits for a part that is to stop. What takes too long is left behind, as is what was in flight when the database
+// failed, which cannot end well any more: both end with the process.
+func (c *Cluster) await(ctx context.Context, part string, done <-chan struct{}) {
+	select {
+	case <-done:
+	case <-c.ended:
+	case <-time.After(stopTimeout):
+		klog.FromContext(ctx).Error(nil, "A part does not stop; stopping without it", "part", part, "after", stopTimeout)
+	}
 }
 
 // readiness is what /readyz says about everything but the API server.
@@ -154,8 +203,8 @@ func (c *Cluster) readiness() error {
 
 func (c *Cluster) onStop(undo func() error) { c.undo = append(c.undo, undo) }
 
-// Stop ends the cluster and returns when everything has stopped. Its data stays.
-// More calls do nothing.
+// Stop ends the cluster and returns when everything has stopped, or takes too long
+// for that. Its data stays. More calls do nothing.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() {
 		c.ready.Store(false)
