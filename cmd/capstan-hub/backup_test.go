@@ -184,7 +184,10 @@ func TestRemoveOldBackupsGoesOn(t *testing.T) {
 func TestRemoveAbandoned(t *testing.T) {
 	t.Parallel()
 	const abandoned, written = "hub-20260501T120000Z.backup.1.partial", "hub-20260501T180000Z.backup.2.partial"
-	directory, now := t.TempDir(), time.Date(2026, 5, 1, 18, 0, 30, 0, time.UTC)
+	directory, now := filepath.Join(t.TempDir(), "[of] my*hub"), time.Date(2026, 5, 1, 18, 0, 30, 0, time.UTC) // no pattern
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	times := map[string]time.Time{
 		abandoned: now.Add(-6 * time.Hour), written: now.Add(-30 * time.Second), "hub-20260401T120000Z.backup": now.Add(-30 * 24 * time.Hour),
 		"another.partial": now.Add(-6 * time.Hour),

@@ -63,6 +63,18 @@ func TestDown(t *testing.T) {
 	}
 }
 
+// CAPSTAN_HOME is a path, and no pattern: "down" finds what runs in it, and a purge removes nothing below a process.
+func TestDownInAnyFolder(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"my [test]", "a[b", "all*", "what?", `back\slash`} {
+		home := homeIn(t, filepath.Join(t.TempDir(), name, "home"))
+		start(t, home, shell(t, "hub", "exec sleep 1000"))
+		if stopped, err := home.Down(t.Context(), true, &recorder{}); err != nil || stopped != 1 {
+			t.Errorf("%s: stopped %d, error %v", name, stopped, err)
+		}
+	}
+}
+
 // An interrupted "down" leaves processes that are stopping. They do not count as running, and are not signalled twice.
 func TestUpAwaitsStopping(t *testing.T) {
 	t.Parallel()

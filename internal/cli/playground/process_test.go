@@ -14,7 +14,13 @@ import (
 
 func newHome(t *testing.T) Home {
 	t.Helper()
-	home := Home{Dir: filepath.Join(t.TempDir(), "home")}
+	return homeIn(t, filepath.Join(t.TempDir(), "home"))
+}
+
+// homeIn is a home in a folder that is made.
+func homeIn(t *testing.T, dir string) Home {
+	t.Helper()
+	home := Home{Dir: dir}
 	unlock, err := home.Lock()
 	if err != nil {
 		t.Fatal(err)

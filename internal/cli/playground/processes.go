@@ -19,9 +19,11 @@ import (
 // Processes are the background processes of a home. Each has a pid file and a log there, by its name.
 type Processes struct{ home string }
 
+const pidExtension = ".json"
+
 func (p Processes) runDir() string             { return filepath.Join(p.home, "run") }
 func (p Processes) logDir() string             { return filepath.Join(p.home, "logs") }
-func (p Processes) pidFile(name string) string { return filepath.Join(p.runDir(), name+".json") }
+func (p Processes) pidFile(name string) string { return filepath.Join(p.runDir(), name+pidExtension) }
 func (p Processes) logFile(name string) string { return filepath.Join(p.logDir(), name+".log") }
 
 // previous is where the log of the run before is kept.
@@ -105,13 +107,17 @@ func (p Processes) openLog(name string) (*os.File, error) {
 
 // running are the processes that have a pid file and have not ended, whether they are in the state or not.
 func (p Processes) running() ([]*Process, error) {
-	files, err := filepath.Glob(filepath.Join(p.runDir(), "*.json"))
-	if err != nil {
+	entries, err := os.ReadDir(p.runDir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var running []*Process
-	for _, file := range files {
-		process, err := p.get(strings.TrimSuffix(filepath.Base(file), ".json"))
+	for _, entry := range entries {
+		name, isPidFile := strings.CutSuffix(entry.Name(), pidExtension)
+		if !isPidFile {
+			continue
+		}
+		process, err := p.get(name)
 		if err != nil {
 			return nil, err
 		}

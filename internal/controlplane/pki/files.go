@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
@@ -223,12 +224,15 @@ const temporaryPrefix = ".new-"
 
 // removeTemporary removes what a crash left of files that were being written.
 func removeTemporary(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, temporaryPrefix+"*"))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		if err := os.RemoveAll(file); err != nil {
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), temporaryPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
 			return fmt.Errorf("remove what an earlier run left: %w", err)
 		}
 	}

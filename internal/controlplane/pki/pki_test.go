@@ -690,3 +690,24 @@ func TestUserCAThatEnds(t *testing.T) {
 		t.Errorf("the pause is %s, want %s", pause, retryInterval)
 	}
 }
+
+// What a crash left of files that were being written is removed, in any folder: its path is no pattern.
+func TestTemporaryFilesAreRemoved(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"cert", "my [test]", "a[b"} {
+		dir := filepath.Join(t.TempDir(), name)
+		open(t, dir, start, nil)
+		left := []string{filepath.Join(dir, temporaryPrefix+"admin.key-1"), filepath.Join(dir, bundleDir, temporaryPrefix+"x.crt-1")}
+		for _, file := range left {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open(t, dir, start, nil)
+		for _, file := range left {
+			if _, err := os.Stat(file); !os.IsNotExist(err) {
+				t.Errorf("%s is left: %v", file, err)
+			}
+		}
+	}
+}
