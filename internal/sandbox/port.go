@@ -11,14 +11,6 @@ import (
 	"syscall"
 )
 
-// The layout of a data directory.
-const (
-	portFile       = "port"
-	kubeconfigFile = "kubeconfig"
-	pkiDir         = "pki"
-	etcdDir        = "etcd"
-)
-
 // listen opens the port to serve at and remembers it in dir. A port of 0 means
 // the remembered one, or a free one if there is none yet.
 func listen(dir string, port int) (net.Listener, error) {

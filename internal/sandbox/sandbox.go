@@ -56,7 +56,7 @@ type Cluster struct {
 // start and carries the logger; after that only Stop ends the cluster.
 //
 // It fails, naming the cause and the way out, when an option is wrong, the data
-// directory is in use, or the port is taken.
+// directory is in use or that of something else, or the port is taken.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -70,6 +70,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
+	if err := checkDir(c.options.DataDir); err != nil {
+		return err
+	}
 	lock, err := datadir.Acquire(c.options.DataDir)
 	if err != nil {
 		return err

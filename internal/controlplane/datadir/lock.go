@@ -12,7 +12,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-const lockFile = "lock"
+// LockFile is the name of the lock in a data directory.
+const LockFile = "lock"
 
 // Lock is the lock of a data directory.
 type Lock struct {
@@ -25,7 +26,7 @@ func Acquire(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, unusable(err)
 	}
-	path := filepath.Join(dir, lockFile)
+	path := filepath.Join(dir, LockFile)
 	file, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, lockedBy(path))
@@ -33,11 +34,27 @@ func Acquire(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, unusable(err)
 	}
+	if err := checkLock(path); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
 	if err := errors.Join(file.Truncate(0), writePID(file.File)); err != nil {
 		_ = file.Close()
 		return nil, unusable(err)
 	}
 	return &Lock{file: file}, nil
+}
+
+// checkLock fails for a file that is something else of the user's. A power failure may have left zeros in a lock.
+func checkLock(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return unusable(err)
+	}
+	if strings.Trim(string(content), "0123456789\n\x00") != "" {
+		return fmt.Errorf("%s is there and not the lock of a data directory; choose another directory, or move the file away", path)
+	}
+	return nil
 }
 
 func unusable(err error) error {

@@ -36,3 +36,27 @@ func TestSecondHolderIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A file of the user's that is named as the lock stays as it is.
+func TestForeignLock(t *testing.T) {
+	t.Parallel()
+	for content, taken := range map[string]bool{"": true, "4711\n": true, "\x00\x00": true, "lock = yes\n": false, "4711 pins\n": false} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, LockFile)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := Acquire(dir)
+		if (err == nil) != taken {
+			t.Errorf("%q: %v", content, err)
+		}
+		if err == nil {
+			_ = lock.Release()
+		} else if !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: error %q does not name the file", content, err)
+		}
+		if left, _ := os.ReadFile(file); !taken && string(left) != content {
+			t.Errorf("%q has become %q", content, left)
+		}
+	}
+}
