@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,11 +109,16 @@ func (c *upCommand) printUp(status playground.Status) error {
 	cluster := status.Contexts[len(status.Contexts)-1]
 	c.Say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
 	c.Say("Try:\n")
-	c.Say("  %s", output.ShellCommand(invocation(), "get", "works"))
+	c.Say("  %s", c.commandForHub("get", "works"))
 	c.Say("  %s", output.ShellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
 	c.Say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
-		output.ShellCommand(invocation(), "create", "work", "demo", "-f", "-", "--clusters", cluster))
+		c.commandForHub("create", "work", "demo", "-f", "-", "--clusters", cluster))
 	return nil
+}
+
+// commandForHub is a command line of this program for the hub of the playground.
+func (c *upCommand) commandForHub(words ...string) string {
+	return output.ShellCommand(slices.Concat([]string{invocation()}, words, c.home.HubFlags())...)
 }
 
 // invocation is how the person who runs this program called it: the one of a fresh build is in no PATH.

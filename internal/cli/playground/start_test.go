@@ -136,6 +136,23 @@ func TestDeniedIsNotAccepted(t *testing.T) {
 	}
 }
 
+// CA-04: the advice to accept a cluster is for the hub of the playground, wherever KUBECONFIG leads.
+func TestAdviceIsForThePlayground(t *testing.T) {
+	u, fake, _ := newUp(t)
+	fake.Put(t, clusterPath, clusterWith(isDenied, condition1(fleet.ConditionHubAccepted, "False", "Denied by hub cluster admin")))
+	own := filepath.Join(t.TempDir(), "own")
+	fake.Kubeconfig(t, own, "prod")
+	fake.Kubeconfig(t, u.home.Kubeconfig(), hubapi.PlaygroundContext)
+	for variable, advised := range map[string]string{
+		"": "capstan accept --clusters cluster1\"", own: "capstan accept --clusters cluster1 --kubeconfig " + u.home.Kubeconfig() + "\"",
+	} {
+		t.Setenv("KUBECONFIG", variable)
+		if err := u.awaitRegistered(t.Context()); err == nil || !strings.Contains(err.Error(), advised) {
+			t.Errorf("KUBECONFIG=%s: got %v, want %q", variable, err, advised)
+		}
+	}
+}
+
 // A cluster that is being deleted is not accepted; the one that the agent makes when it is gone is.
 func TestBeingDeletedIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -234,8 +235,18 @@ func (c *upCluster) awaitRegistered(ctx context.Context) error {
 	if managedcluster.CutOff(cluster) {
 		how = "is denied and cut off"
 	}
+	target := strings.Join(append([]string{c.name}, c.home.HubFlags()...), " ")
 	return fmt.Errorf("cluster %s %s on the hub, by \"capstan deny\" or spec.hubAcceptsClient of its ManagedCluster, and stays so\n"+
-		"To take it back, run \"capstan accept --clusters %s\", and then \"capstan up\".", c.name, how, c.name)
+		"To take it back, run \"capstan accept --clusters %s\", and then \"capstan up\".", c.name, how, target)
+}
+
+// HubFlags are what a command needs to be for the hub of the playground: nothing, unless KUBECONFIG leads elsewhere.
+func (h Home) HubFlags() []string {
+	_, source, err := hubapi.Target{Playground: h.Kubeconfig()}.Resolve()
+	if err == nil && source.Playground {
+		return nil
+	}
+	return []string{"--kubeconfig", h.Kubeconfig()}
 }
 
 func (c *upCluster) awaitJoined(ctx context.Context) error {
