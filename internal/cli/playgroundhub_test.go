@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ func userWithPlayground(t *testing.T, context string) (playing, own clitest.Hub)
 	playing.File, own.File = home.Kubeconfig(), filepath.Join(dir, ".kube", "config")
 	playing.Hub.Kubeconfig(t, playing.File, "hub")
 	own.Hub.Kubeconfig(t, own.File, context)
+	if err := home.Save(playground.State{}); err != nil {
+		t.Fatal(err)
+	}
 	const tokens = "POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
 	for _, h := range []clitest.Hub{playing, own} {
 		h.Handle(tokens, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
@@ -125,5 +129,39 @@ func TestAdviceForAContextOfThePlayground(t *testing.T) {
 		if !of.Has(clitest.SetsPath + path) {
 			t.Errorf("%s is missing", path)
 		}
+	}
+}
+
+// A folder that is somebody else's is no playground: "up" refuses it, "down" leaves it alone.
+func TestFolderWithoutPlayground(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(playground.EnvHome, dir)
+	file := filepath.Join(dir, "clusters", "prod", "app.yaml")
+	if err := playground.WriteSecretFile(file, []byte("kind: ConfigMap")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"down", "down --purge", "down --purge --dry-run"} {
+		clitest.Run(t.Context(), "", strings.Fields(args)...).Succeeds(t, "There is no playground in "+dir)
+	}
+	clitest.Run(t.Context(), "", "up", "--dry-run").Fails(t, playground.EnvHome, dir+" has clusters")
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 1 {
+		t.Errorf("it has %v, error %v, want clusters alone", left, err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}
+
+// What "down --purge" would remove is listed.
+func TestDryRunOfPurge(t *testing.T) {
+	userWithPlayground(t, "prod")
+	home, err := playground.DefaultHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Run(t.Context(), "", "down", "--purge", "--dry-run")
+	got.Succeeds(t, "would remove "+home.Kubeconfig(), "would remove "+filepath.Join(home.Dir, "playground.yaml"))
+	if strings.Contains(got.Out, "clusters") {
+		t.Errorf("it would remove what is not there:\n%s", got.Out)
 	}
 }

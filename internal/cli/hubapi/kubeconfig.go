@@ -173,7 +173,7 @@ func (t Target) loadDefault() (candidate, *clientcmdapi.Config, error) {
 		case err != nil && chosen == nil:
 			return c, nil, err
 		case err != nil: // it leads nowhere
-		case !t.fits(next):
+		case !t.fits(c, next):
 			looked, contexts = append(looked, c.String()), append(contexts, sortedContexts(next)...)
 		case chosen == nil:
 			chosen, config = &c, next
@@ -211,9 +211,13 @@ func (t Target) kubeconfigOfPod() *clientcmdapi.Config {
 	return config
 }
 
-// fits reports whether a kubeconfig has the context of --context, or any without the flag.
-func (t Target) fits(config *clientcmdapi.Config) bool {
-	return len(config.Contexts) > 0 && (t.Context == "" || config.Contexts[t.Context] != nil)
+// fits reports whether a kubeconfig has the context of --context. Without the flag it has any; that of the playground has its hub, which is
+// not there when only contexts of a person are left.
+func (t Target) fits(c candidate, config *clientcmdapi.Config) bool {
+	if t.Context == "" && !c.playground {
+		return len(config.Contexts) > 0
+	}
+	return config.Contexts[t.contextOf(c, config)] != nil
 }
 
 // serverOf is where a kubeconfig leads by the context to use; empty if that is nowhere.
@@ -224,7 +228,7 @@ func (t Target) serverOf(c candidate, config *clientcmdapi.Config) string {
 // ambiguousError is that a context could be that of the playground, or one of the user.
 func (t Target) ambiguousError(playground, own candidate) error {
 	return fmt.Errorf("--context: %q is a context of the playground, in %s, and of %s: name the file that you mean with --kubeconfig, "+
-		"or remove the playground, with its kubeconfig and all that is in it, with \"capstan down --purge\"", t.Context, playground, own)
+		"or remove the playground, with all that is in it and its contexts, with \"capstan down --purge\"", t.Context, playground, own)
 }
 
 // nowhereError is that no kubeconfig fits of those that were looked for.

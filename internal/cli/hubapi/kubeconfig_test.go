@@ -131,6 +131,7 @@ func TestResolveWithPlayground(t *testing.T) {
 		"no context, an own one named":   {playground: "hub", own: "hub prod", named: true, server: "https://hub.config"},
 		"no context, an installation":    {playground: "hub", own: "prod", cluster: true, server: "https://prod.config"},
 		"no context, nothing of the own": {playground: "hub cluster1", server: "https://hub.playground"},
+		"no context, a purged one":       {playground: "mine", own: "hub prod", server: "https://hub.config"},
 		"no context, no playground":      {own: "hub prod", server: "https://hub.config"},
 	}
 	for name, test := range tests {

@@ -12,7 +12,8 @@ import (
 const downLong = `Stop every process that "capstan up" and "capstan join --local" have started.
 
 What they keep stays in $CAPSTAN_HOME (default ~/.capstan), so that "capstan up" goes on where they stopped. --purge removes
-it: the hub, the clusters and everything in them are gone then.`
+it: the hub, the clusters and everything in them are gone then. What else is in that folder stays, as do contexts of your own
+in its kubeconfig.`
 
 // downCommand is one run of "capstan down".
 type downCommand struct {
@@ -38,6 +39,15 @@ func NewDownCommand(global *options.Global) *cobra.Command {
 		}
 		if c.DryRun {
 			c.AnnounceDryRun(command)
+		}
+		exists, err := c.home.Exists()
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			c.Say("There is no playground in %s.", c.home.Dir)
+			return nil
+		case c.DryRun:
 			return c.showPlan(command.Context())
 		}
 		return c.down(command.Context())
@@ -53,7 +63,9 @@ func (c *downCommand) showPlan(ctx context.Context) error {
 		}
 	}
 	if c.purge {
-		c.Say("would remove the data in %s", c.home.Dir)
+		for _, file := range c.home.Kept() {
+			c.Say("would remove %s", file)
+		}
 	}
 	return err
 }

@@ -63,6 +63,9 @@ func NewUpCommand(global *options.Global) *cobra.Command {
 }
 
 func (c *upCommand) showPlan() error {
+	if err := c.home.CheckOwner(); err != nil {
+		return err
+	}
 	programs, err := c.home.Plan(c.clusters)
 	if err != nil {
 		return err

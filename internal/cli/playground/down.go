@@ -2,17 +2,16 @@ package playground
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 )
 
 // Down stops every process of the home, all at once, and returns how many there were. With purge it then removes what
-// they kept: identities, keys, everything in the databases.
+// they kept: identities, keys, everything in the databases. A folder that is no home stays as it is.
 func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error) {
-	if _, err := os.Stat(h.Dir); errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+	if exists, err := h.Exists(); err != nil || !exists {
+		return 0, err
 	}
 	unlock, err := h.Lock()
 	if err != nil {
@@ -32,18 +31,39 @@ func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error
 	return len(running), nil
 }
 
-// purge removes what is ours and nothing else: the home may have been set to a folder with other things in it.
+// Kept are the files and folders that a purge removes. The kubeconfig stays if it has contexts of a person's own.
+func (h Home) Kept() []string {
+	files := append(h.dataFolders(), h.Kubeconfig(), h.stateFile(), h.lockFile())
+	return slices.DeleteFunc(files, func(file string) bool {
+		_, err := os.Lstat(file)
+		return err != nil
+	})
+}
+
+// purge removes what is ours and nothing else: the home may be a folder with other things in it. The state goes last, so that a purge that
+// fails can be repeated.
 func (h Home) purge() error {
-	processes := h.Processes()
-	for _, ours := range []string{
-		h.Kubeconfig(), h.hub().dir, filepath.Dir(h.ClusterDir("any")), processes.logDir(), processes.runDir(), h.stateFile(), h.lockFile(),
+	contexts := h.published() // read while there are clusters
+	for _, remove := range []func() error{
+		func() error { return removeAll(h.dataFolders()...) },
+		func() error { return h.withdraw(contexts) },
+		func() error { return removeAll(h.stateFile(), h.lockFile()) },
 	} {
-		if err := os.RemoveAll(ours); err != nil {
+		if err := remove(); err != nil {
 			return fmt.Errorf("purge: %w", err)
 		}
 	}
 	if left, err := os.ReadDir(h.Dir); err == nil && len(left) == 0 {
 		return os.Remove(h.Dir)
+	}
+	return nil
+}
+
+func removeAll(files ...string) error {
+	for _, file := range files {
+		if err := os.RemoveAll(file); err != nil {
+			return err
+		}
 	}
 	return nil
 }

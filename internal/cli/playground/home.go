@@ -45,7 +45,9 @@ func (h Home) stateFile() string { return filepath.Join(h.Dir, "playground.yaml"
 func (h Home) lockFile() string  { return filepath.Join(h.Dir, "lock") }
 
 // ClusterDir is where what belongs to a cluster and its agent is kept.
-func (h Home) ClusterDir(cluster string) string { return filepath.Join(h.Dir, "clusters", cluster) }
+func (h Home) ClusterDir(cluster string) string { return filepath.Join(h.clustersDir(), cluster) }
+
+func (h Home) clustersDir() string { return filepath.Join(h.Dir, "clusters") }
 
 // Processes are those that run in the background.
 func (h Home) Processes() Processes { return Processes{h.Dir} }
@@ -170,8 +172,12 @@ func (h Home) JoinedNames() ([]string, error) {
 	return names, err
 }
 
-// Lock makes sure that only one command changes the home at a time. The lock goes with the process at the latest.
+// Lock makes sure that only one command changes the home at a time. The lock goes with the process at the latest. A folder that is no home
+// becomes one, unless it has what may be somebody else's.
 func (h Home) Lock() (unlock func(), err error) {
+	if err := h.CheckOwner(); err != nil {
+		return nil, err
+	}
 	for _, dir := range []string{h.Dir, h.Processes().runDir(), h.Processes().logDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("create the home of the playground: %w: set %s to a folder you may write to", err, EnvHome)
@@ -188,11 +194,16 @@ func (h Home) Lock() (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", h.lockFile(), err)
 	}
-	return func() {
+	unlock = func() {
 		// Closing alone would leave the lock to a process that is just being started, until that is another program.
 		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
 		file.Close()
-	}, nil
+	}
+	if err := h.claim(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // WriteSecretFile writes a file that only its owner can read. Its readers see the old content or the new one, never

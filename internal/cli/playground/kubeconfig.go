@@ -2,6 +2,9 @@ package playground
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -31,6 +34,49 @@ func (h Home) publish(name, file string) error {
 		merged.CurrentContext = hubapi.PlaygroundContext
 	}
 	content, err := clientcmd.Write(*merged)
+	if err != nil {
+		return err
+	}
+	return WriteSecretFile(h.Kubeconfig(), content)
+}
+
+// published are the contexts that publish has made: by the state and, where that is lost, by the folders of the sandboxes.
+func (h Home) published() []string {
+	names := []string{hubapi.PlaygroundContext}
+	state, _ := h.Load() // a broken one says nothing
+	for _, cluster := range state.Clusters {
+		names = append(names, cluster.Name)
+	}
+	folders, _ := os.ReadDir(h.clustersDir())
+	for _, folder := range folders {
+		if _, err := os.Stat(h.sandbox(ClusterState{Name: folder.Name()}).dir); err == nil {
+			names = append(names, folder.Name())
+		}
+	}
+	return names
+}
+
+// withdraw takes out of the kubeconfig what publish has put there as contexts of the given names, and contexts of a person that lead to the
+// same clusters. What a person has put there besides stays; a file with nothing left is removed.
+func (h Home) withdraw(names []string) error {
+	config, err := clientcmd.LoadFromFile(h.Kubeconfig())
+	if err != nil {
+		return removeAll(h.Kubeconfig()) // missing or broken
+	}
+	for _, name := range names {
+		delete(config.Clusters, name)
+		delete(config.AuthInfos, name)
+	}
+	maps.DeleteFunc(config.Contexts, func(name string, context *clientcmdapi.Context) bool {
+		return slices.Contains(names, name) || slices.Contains(names, context.Cluster)
+	})
+	if len(config.Contexts)+len(config.Clusters)+len(config.AuthInfos) == 0 {
+		return os.Remove(h.Kubeconfig())
+	}
+	if config.Contexts[config.CurrentContext] == nil {
+		config.CurrentContext = ""
+	}
+	content, err := clientcmd.Write(*config)
 	if err != nil {
 		return err
 	}
