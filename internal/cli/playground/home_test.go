@@ -98,6 +98,54 @@ func TestHubPort(t *testing.T) {
 	}
 }
 
+// A hub whose data is elsewhere, as after the home was moved or copied, would be an empty one, or that of another home.
+func TestDataOfAnotherHome(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	home, link := Home{Dir: filepath.Join(dir, "home")}, filepath.Join(dir, "link")
+	if err := os.Symlink(home.Dir, link); err != nil {
+		t.Fatal(err)
+	}
+	disk := filepath.Join(dir, "disk")
+	makeFolder(t, disk)
+	for name, test := range map[string]struct {
+		config  string
+		symlink bool // the data is on another disk
+		refused bool
+	}{
+		"as written":              {config: "dataDirectory: " + home.hub().dataDir()},
+		"by a link":               {config: "dataDirectory: " + filepath.Join(link, "hub", "data")},
+		"relative":                {config: "dataDirectory: hub/data"},
+		"on another disk":         {config: "dataDirectory: " + disk, symlink: true},
+		"a file that is broken":   {config: "dataDirectory: ["},
+		"in a home that was":      {config: "dataDirectory: /gone/hub/data", refused: true},
+		"in another folder":       {config: "dataDirectory: " + disk, refused: true},
+		"in another of this home": {config: "dataDirectory: " + filepath.Join(home.hub().dir, "other"), refused: true},
+		"by default":              {config: "apiserver: {}", refused: true},
+	} {
+		if err := os.RemoveAll(home.Dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteSecretFile(home.hub().configFile(), []byte(test.config)); err != nil {
+			t.Fatal(err)
+		}
+		if test.symlink {
+			if err := os.Symlink(disk, home.hub().dataDir()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := home.prepare(t.Context(), 1)
+		if (err != nil) != test.refused {
+			t.Errorf("%s: error %v, want one: %t", name, err, test.refused)
+		}
+		for _, want := range []string{home.hub().configFile(), "dataDirectory", EnvHome, home.hub().dataDir()} {
+			if test.refused && err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v does not mention %q", name, err, want)
+			}
+		}
+	}
+}
+
 func TestBrokenState(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,7 +33,9 @@ const (
 
 // Process is a background process as its pid file describes it. It may have ended.
 type Process struct {
-	Name      string    `json:"name"`
+	Name string `json:"name"`
+	// Home is the folder that the pid file was written in.
+	Home      string    `json:"home,omitempty"`
 	PID       int       `json:"pid"`
 	Command   []string  `json:"command"`
 	StartedAt time.Time `json:"startedAt"`
@@ -48,11 +51,23 @@ type Process struct {
 }
 
 func (p *Process) save() error {
+	p.Home = filepath.Dir(filepath.Dir(p.file))
 	content, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return err
 	}
 	return WriteSecretFile(p.file, content)
+}
+
+// isCopy reports whether the pid file is a copy of one that another home still has: the process is of that home. One whose home was moved
+// goes with it.
+func (p *Process) isCopy() bool {
+	if p.Home == "" {
+		return false
+	}
+	original := Processes{p.Home}.pidFile(strings.TrimSuffix(filepath.Base(p.file), ".json"))
+	_, err := os.Stat(original)
+	return err == nil && !sameFile(original, p.file)
 }
 
 // Running reports whether the process has not ended. Process IDs are used again, so the process that has ours now must also

@@ -133,6 +133,45 @@ func TestProcessIDReused(t *testing.T) {
 	}
 }
 
+// The processes of a home that was moved are its own; those of one that was copied are the original's.
+func TestProcessOfAnotherHome(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		transfer func(from, to string) error
+		ours     bool
+	}{
+		"moved":  {os.Rename, true},
+		"copied": {func(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }, false},
+		"linked": {os.Symlink, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			original := newHome(t)
+			process := start(t, original, shell(t, "hub", "exec sleep 1000"))
+			other := Home{Dir: original.Dir + "-2"}
+			if err := test.transfer(original.Dir, other.Dir); err != nil {
+				t.Fatal(err)
+			}
+			if got := reread(t, other, "hub").Running(); got != test.ours {
+				t.Errorf("running %t, want %t", got, test.ours)
+			}
+			stopped, err := other.Down(t.Context(), false, &recorder{})
+			if err != nil || stopped != map[bool]int{true: 1}[test.ours] {
+				t.Errorf("stopped %d, error %v, want one: %t", stopped, err, test.ours)
+			}
+			if !test.ours {
+				if !process.Running() {
+					t.Error("the process of the original was stopped")
+				}
+				return
+			}
+			if err := process.WaitExit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func eventually(t *testing.T, condition func() bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -29,20 +29,24 @@ func (p Processes) logFile(name string) string { return filepath.Join(p.logDir()
 // previous is where the log of the run before is kept.
 func previous(log string) string { return log + ".previous" }
 
-// get reads a pid file. A missing one is a process that never ran: its PID is 0.
+// get reads a pid file. Without one, or with one of another home, it is a process that never ran: its PID is 0.
 func (p Processes) get(name string) (*Process, error) {
-	process := &Process{Name: name, Log: p.logFile(name), file: p.pidFile(name)}
+	never := Process{Name: name, Log: p.logFile(name), file: p.pidFile(name)}
+	process := never
 	content, err := os.ReadFile(process.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return process, nil
+		return &never, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(content, process); err != nil {
+	if err := json.Unmarshal(content, &process); err != nil {
 		return nil, fmt.Errorf("%s is broken: %w: remove it if the process it is about does not run", process.file, err)
 	}
-	return process, nil
+	if process.isCopy() {
+		return &never, nil
+	}
+	return &process, nil
 }
 
 // Start runs the program in a session of its own, so that it outlives us, or returns the process that runs already. The

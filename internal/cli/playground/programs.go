@@ -86,7 +86,7 @@ func (s hubServer) program(port int) (Program, error) {
 	}, nil
 }
 
-// writeConfig writes the hub's ocmconfig.yaml, once: a person may change it afterwards.
+// writeConfig writes the hub's ocmconfig.yaml, once: a person may change it afterwards, but for where the data is.
 func (s hubServer) writeConfig(port int) error {
 	if _, err := os.Stat(s.configFile()); err == nil {
 		return nil
@@ -101,15 +101,52 @@ func (s hubServer) writeConfig(port int) error {
 	return WriteSecretFile(s.configFile(), content)
 }
 
-// port is the port in the hub's ocmconfig.yaml, or else the given one. What is wrong with the file is for the hub to say.
-func (s hubServer) port(otherwise int) int {
-	var config struct {
-		APIServer struct {
-			Port int `json:"port"`
-		} `json:"apiserver"`
-	}
+// hubConfig is what matters to the playground in the hub's ocmconfig.yaml.
+type hubConfig struct {
+	DataDirectory string `json:"dataDirectory"`
+	APIServer     struct {
+		Port int `json:"port"`
+	} `json:"apiserver"`
+}
+
+// config reads the hub's ocmconfig.yaml. What is wrong with the file is for the hub to say.
+func (s hubServer) config() (config hubConfig, ok bool) {
 	content, err := os.ReadFile(s.configFile())
-	if err != nil || yaml.Unmarshal(content, &config) != nil {
+	if err != nil {
+		return config, false
+	}
+	err = yaml.Unmarshal(content, &config)
+	return config, err == nil
+}
+
+// checkDataDir fails if the hub would not have its data in this home: one that was moved or copied names the home of before.
+func (s hubServer) checkDataDir() error {
+	config, ok := s.config()
+	if !ok {
+		return nil
+	}
+	dir := config.DataDirectory
+	if dir != "" && !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(s.dir), dir) // the hub runs in the home
+	}
+	if sameFile(dir, s.dataDir()) || filepath.Base(dir) == filepath.Base(s.dataDir()) && sameFile(filepath.Dir(dir), s.dir) {
+		return nil
+	}
+	return fmt.Errorf("%s: dataDirectory: %q is not in %s %s: change it to %s, which is where the data is if the home was moved or copied",
+		s.configFile(), config.DataDirectory, EnvHome, filepath.Dir(s.dir), s.dataDir())
+}
+
+// sameFile reports whether two paths lead to the same file.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// port is the port in the hub's ocmconfig.yaml, or else the given one.
+func (s hubServer) port(otherwise int) int {
+	config, ok := s.config()
+	if !ok {
 		return otherwise
 	}
 	return cmp.Or(config.APIServer.Port, otherwise)

@@ -155,6 +155,9 @@ func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	if err != nil {
 		return state, err
 	}
+	if err := h.hub().checkDataDir(); err != nil { // first: a copy has the ports of the original
+		return state, err
+	}
 	state.Hub.Port = h.hub().port(state.Hub.Port)
 	if err := h.Processes().checkPorts(ctx, state); err != nil {
 		return state, err
