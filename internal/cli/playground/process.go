@@ -158,11 +158,23 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, e
 	if !p.Running() {
 		return false, nil
 	}
+	var unsaved error           // is of no consequence once the process has ended
 	if p.StoppingSince == nil { // a second signal would cut short what the first one started
-		if err := p.requestStop(); err != nil {
+		if err := p.signal(syscall.SIGTERM); err != nil {
 			return false, err
 		}
+		now := time.Now().UTC()
+		p.StoppingSince = &now
+		unsaved = p.save()
 	}
+	if forced, err = p.awaitStop(ctx, grace); err != nil {
+		return forced, errors.Join(err, unsaved)
+	}
+	return forced, nil
+}
+
+// awaitStop returns when a process that was sent SIGTERM has ended. It sends SIGKILL after the grace.
+func (p *Process) awaitStop(ctx context.Context, grace time.Duration) (forced bool, err error) {
 	graceful, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	if p.WaitExit(graceful) == nil {
@@ -175,15 +187,6 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, e
 		return true, err
 	}
 	return true, p.WaitExit(ctx)
-}
-
-func (p *Process) requestStop() error {
-	if err := p.signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	p.StoppingSince = &now
-	return p.save()
 }
 
 // signal sends a signal; that the process has ended already is no error.

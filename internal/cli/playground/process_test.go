@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,6 +200,48 @@ func TestProcessIsKilled(t *testing.T) {
 	forced, err := process.Stop(t.Context(), 10*time.Millisecond)
 	if err != nil || !forced || process.Running() {
 		t.Errorf("stop: forced %t, error %v, running %t", forced, err, process.Running())
+	}
+}
+
+// A full disk, on which no pid file can be written, does not keep a process from being stopped.
+func TestStopWithoutPidFile(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		script         string
+		interrupted    bool
+		forced, goesOn bool
+	}{
+		"a process that stops":   {script: "echo ready; exec sleep 1000"},
+		"one that does not":      {script: `trap "" TERM; echo ready; while :; do sleep 0.05; done`, forced: true},
+		"an interrupted command": {script: `trap "" TERM; echo ready; while :; do sleep 0.05; done`, interrupted: true, goesOn: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := newHome(t)
+			start(t, home, shell(t, "hub", test.script))
+			process := reread(t, home, "hub")
+			if !eventually(t, func() bool { return strings.Contains(process.tail(), "ready") }) {
+				t.Fatal("the process does not start")
+			}
+			process.file = filepath.Join(process.Log, "hub.json") // below a file
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.interrupted {
+				cancel()
+			}
+			grace := time.Minute
+			if test.forced {
+				grace = 10 * time.Millisecond
+			}
+			forced, err := process.Stop(ctx, grace)
+			if forced != test.forced || process.Running() != test.goesOn || process.StoppingSince == nil {
+				t.Errorf("forced %t, running %t, stopping since %v", forced, process.Running(), process.StoppingSince)
+			}
+			var unsaved *fs.PathError
+			if (err != nil) != test.goesOn || errors.As(err, &unsaved) != test.goesOn {
+				t.Errorf("error %v, want that of the pid file: %t", err, test.goesOn)
+			}
+		})
 	}
 }
 
