@@ -26,7 +26,7 @@ func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error
 		return len(running), err
 	}
 	if purge {
-		return len(running), h.purge()
+		return len(running), h.purge(report)
 	}
 	return len(running), nil
 }
@@ -42,11 +42,11 @@ func (h Home) Kept() []string {
 
 // purge removes what is ours and nothing else: the home may be a folder with other things in it. The state goes last, so that a purge that
 // fails can be repeated.
-func (h Home) purge() error {
+func (h Home) purge(report Reporter) error {
 	contexts := h.published() // read while there are clusters
 	for _, remove := range []func() error{
 		func() error { return removeAll(h.dataFolders()...) },
-		func() error { return h.withdraw(contexts) },
+		func() error { return h.withdraw(contexts, report) },
 		func() error { return removeAll(h.stateFile(), h.lockFile()) },
 	} {
 		if err := remove(); err != nil {

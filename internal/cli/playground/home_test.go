@@ -239,7 +239,7 @@ func TestPurgeTakesNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := home.purge(); err != nil {
+	if err := home.purge(&recorder{}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(home.Dir)
@@ -249,7 +249,7 @@ func TestPurgeTakesNothingElse(t *testing.T) {
 	if err := os.Remove(mine); err != nil {
 		t.Fatal(err)
 	}
-	if err := home.purge(); err != nil {
+	if err := home.purge(&recorder{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(home.Dir); !os.IsNotExist(err) {

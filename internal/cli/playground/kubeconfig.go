@@ -1,7 +1,9 @@
 package playground
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -14,7 +16,7 @@ import (
 
 // publish puts a component's kubeconfig into that of the playground as a context of the given name, which replaces one of
 // the same name. What a person has put there besides stays.
-func (h Home) publish(name, file string) error {
+func (h Home) publish(name, file string, report Reporter) error {
 	part, err := loadSelfContained(file)
 	if err != nil {
 		return err
@@ -23,9 +25,9 @@ func (h Home) publish(name, file string) error {
 	if context == nil || part.Clusters[context.Cluster] == nil || part.AuthInfos[context.AuthInfo] == nil {
 		return fmt.Errorf("kubeconfig %s has no usable current context", file)
 	}
-	merged, err := clientcmd.LoadFromFile(h.Kubeconfig())
+	merged, err := h.loadKubeconfig(report)
 	if err != nil {
-		merged = clientcmdapi.NewConfig() // missing, or broken and created again
+		return err
 	}
 	merged.Clusters[name] = part.Clusters[context.Cluster]
 	merged.AuthInfos[name] = part.AuthInfos[context.AuthInfo]
@@ -38,6 +40,27 @@ func (h Home) publish(name, file string) error {
 		return err
 	}
 	return WriteSecretFile(h.Kubeconfig(), content)
+}
+
+// loadKubeconfig reads the kubeconfig of the playground. One that is missing is empty, and so is a broken one, which is kept under another
+// name: a person may have put something there.
+func (h Home) loadKubeconfig(report Reporter) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(h.Kubeconfig())
+	var unreadable *fs.PathError
+	switch {
+	case err == nil:
+		return config, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return clientcmdapi.NewConfig(), nil
+	case errors.As(err, &unreadable):
+		return nil, fmt.Errorf("read the kubeconfig of the playground: %w", err)
+	}
+	broken := h.Kubeconfig() + ".broken"
+	if err := os.Rename(h.Kubeconfig(), broken); err != nil {
+		return nil, err
+	}
+	report.Warn("kubeconfig", fmt.Sprintf("was no kubeconfig and is %s now, with what else was in it: %v", broken, err))
+	return clientcmdapi.NewConfig(), nil
 }
 
 // published are the contexts that publish has made: by the state and, where that is lost, by the folders of the sandboxes.
@@ -58,10 +81,10 @@ func (h Home) published() []string {
 
 // withdraw takes out of the kubeconfig what publish has put there as contexts of the given names, and contexts of a person that lead to the
 // same clusters. What a person has put there besides stays; a file with nothing left is removed.
-func (h Home) withdraw(names []string) error {
-	config, err := clientcmd.LoadFromFile(h.Kubeconfig())
+func (h Home) withdraw(names []string, report Reporter) error {
+	config, err := h.loadKubeconfig(report)
 	if err != nil {
-		return removeAll(h.Kubeconfig()) // missing or broken
+		return err
 	}
 	for _, name := range names {
 		delete(config.Clusters, name)
@@ -71,7 +94,7 @@ func (h Home) withdraw(names []string) error {
 		return slices.Contains(names, name) || slices.Contains(names, context.Cluster)
 	})
 	if len(config.Contexts)+len(config.Clusters)+len(config.AuthInfos) == 0 {
-		return os.Remove(h.Kubeconfig())
+		return removeAll(h.Kubeconfig())
 	}
 	if config.Contexts[config.CurrentContext] == nil {
 		config.CurrentContext = ""

@@ -3,6 +3,7 @@ package playground
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -43,7 +44,7 @@ func TestPublish(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	for name, server := range map[string]string{"cluster1": "https://one", "hub": "https://old"} {
-		if err := home.publish(name, component(t, server)); err != nil {
+		if err := home.publish(name, component(t, server), &recorder{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +62,7 @@ func TestPublish(t *testing.T) {
 	if err := clientcmd.WriteToFile(*config, home.Kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
-	if err := home.publish("hub", component(t, "https://new")); err != nil {
+	if err := home.publish("hub", component(t, "https://new"), &recorder{}); err != nil {
 		t.Fatal(err)
 	}
 	config = load(t, home.Kubeconfig())
@@ -80,17 +81,38 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-func TestPublishReplacesBrokenFile(t *testing.T) {
+// A file that is broken, as by a person who edits it, is kept under another name; one that cannot be read stays.
+func TestBrokenKubeconfig(t *testing.T) {
 	t.Parallel()
-	home := newHome(t)
-	if err := WriteSecretFile(home.Kubeconfig(), []byte("{")); err != nil {
-		t.Fatal(err)
-	}
-	if err := home.publish("hub", component(t, "https://hub")); err != nil {
-		t.Fatal(err)
-	}
-	if got := load(t, home.Kubeconfig()).Clusters["hub"].Server; got != "https://hub" {
-		t.Errorf("server %s", got)
+	const broken = "contexts: ["
+	for name, change := range map[string]func(home Home, report Reporter) error{
+		"publish": func(home Home, report Reporter) error {
+			return home.publish("hub", component(t, "https://hub"), report)
+		},
+		"purge": func(home Home, report Reporter) error { return home.purge(report) },
+	} {
+		home, report := newHome(t), &recorder{}
+		if err := WriteSecretFile(home.Kubeconfig(), []byte(broken)); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(home, report); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := os.ReadFile(home.Kubeconfig() + ".broken"); err != nil || string(kept) != broken {
+			t.Errorf("%s: it has kept %q, error %v", name, kept, err)
+		}
+		if len(report.warnings) != 1 || !strings.Contains(report.warnings[0], home.Kubeconfig()+".broken") {
+			t.Errorf("%s: warnings %q", name, report.warnings)
+		}
+		if name == "publish" && load(t, home.Kubeconfig()).Clusters["hub"].Server != "https://hub" {
+			t.Error("nothing is published")
+		}
+
+		home, report = newHome(t), &recorder{}
+		makeFolder(t, home.Kubeconfig()) // cannot be read as a file
+		if err := change(home, report); err == nil || len(report.warnings) > 0 {
+			t.Errorf("%s, where it cannot be read: error %v, warnings %q", name, err, report.warnings)
+		}
 	}
 }
 

@@ -161,7 +161,7 @@ func TestPurgeKeepsOtherContexts(t *testing.T) {
 			saveState(t, home, State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{cluster1}})
 			makeFolder(t, home.sandbox(cluster1).dir)
 			for _, context := range []string{"hub", "cluster1"} {
-				if err := home.publish(context, component(t, "https://"+context)); err != nil {
+				if err := home.publish(context, component(t, "https://"+context), &recorder{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -175,7 +175,7 @@ func TestPurgeKeepsOtherContexts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := home.purge(); err != nil {
+			if err := home.purge(&recorder{}); err != nil {
 				t.Fatal(err)
 			}
 			if test.left == nil {

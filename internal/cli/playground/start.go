@@ -57,7 +57,7 @@ func (u *up) startJoined(joined Member) error {
 func (u *up) publish(name, kubeconfig string) error {
 	u.publishing.Lock()
 	defer u.publishing.Unlock()
-	return u.home.publish(name, kubeconfig)
+	return u.home.publish(name, kubeconfig, u.report)
 }
 
 // awaitServer returns when a probe of the API server that the process runs succeeds.
