@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,6 +151,38 @@ func TestFolderWithoutPlayground(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
+	}
+}
+
+// "down --dry-run" lists what "down" stops, which the state need not have, and asks no hub.
+func TestDryRunOfDown(t *testing.T) {
+	playing, _ := userWithPlayground(t, "prod")
+	home, err := playground.DefaultHome()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := home.Lock() // makes the folders
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	clitest.Run(t.Context(), "", "down", "--dry-run").Succeeds(t, "would stop nothing")
+	process, _, err := home.Processes().Start(playground.Program{Name: "hub", Path: "/bin/sh", Args: []string{"-c", "exec sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = process.Stop(context.Background(), 0) })
+	for _, state := range []playground.State{{}, {Hub: &playground.HubState{Port: 1}}} {
+		if err := home.Save(state); err != nil {
+			t.Fatal(err)
+		}
+		clitest.Run(t.Context(), "", "down", "--dry-run").Succeeds(t, fmt.Sprintf("would stop hub, process %d", process.PID))
+	}
+	if asked := playing.Requests("GET"); len(asked) > 0 {
+		t.Errorf("it has asked the hub: %v", asked)
+	}
+	if !process.Running() {
+		t.Error("the process is stopped")
 	}
 }
 

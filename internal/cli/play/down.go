@@ -48,26 +48,30 @@ func NewDownCommand(global *options.Global) *cobra.Command {
 			c.Say("There is no playground in %s.", c.home.Dir)
 			return nil
 		case c.DryRun:
-			return c.showPlan(command.Context())
+			return c.showPlan()
 		}
 		return c.down(command.Context())
 	}
 	return command
 }
 
-func (c *downCommand) showPlan(ctx context.Context) error {
-	status, err := c.home.Status(ctx)
-	for _, process := range status.Processes {
-		if process.Running {
-			c.Say("would stop %s, process %d", process.Name, process.PID)
-		}
+func (c *downCommand) showPlan() error {
+	running, err := c.home.Running()
+	if err != nil {
+		return err
+	}
+	for _, process := range running {
+		c.Say("would stop %s, process %d", process.Name, process.PID)
+	}
+	if len(running) == 0 {
+		c.Say("would stop nothing: nothing runs in %s", c.home.Dir)
 	}
 	if c.purge {
 		for _, file := range c.home.Kept() {
 			c.Say("would remove %s", file)
 		}
 	}
-	return err
+	return nil
 }
 
 func (c *downCommand) down(ctx context.Context) error {

@@ -18,7 +18,7 @@ func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error
 		return 0, err
 	}
 	defer unlock()
-	running, err := h.Processes().running()
+	running, err := h.Running()
 	if err != nil {
 		return 0, err
 	}
@@ -30,6 +30,9 @@ func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error
 	}
 	return len(running), nil
 }
+
+// Running are the processes that Down stops, whether they are in the state or not.
+func (h Home) Running() ([]*Process, error) { return h.Processes().running() }
 
 // Kept are the files and folders that a purge removes. The kubeconfig stays if it has contexts of a person's own.
 func (h Home) Kept() []string {
