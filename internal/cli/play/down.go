@@ -68,7 +68,11 @@ func (c *downCommand) showPlan() error {
 	}
 	if c.purge {
 		for _, file := range c.home.Kept() {
-			c.Say("would remove %s", file)
+			but := ""
+			if file == c.home.Kubeconfig() {
+				but = ", but for contexts of your own"
+			}
+			c.Say("would remove %s%s", file, but)
 		}
 	}
 	return nil

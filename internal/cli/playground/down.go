@@ -2,6 +2,7 @@ package playground
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -43,14 +44,14 @@ func (h Home) Kept() []string {
 	})
 }
 
-// purge removes what is ours and nothing else: the home may be a folder with other things in it. The state goes last, so that a purge that
-// fails can be repeated.
+// purge removes what is ours and nothing else: the home may be a folder with other things in it. What shows that it is a home goes last, so
+// that a purge that fails can be repeated. It stays one as long as the kubeconfig stays.
 func (h Home) purge(report Reporter) error {
 	contexts := h.published() // read while there are clusters
 	for _, remove := range []func() error{
-		func() error { return removeAll(h.dataFolders()...) },
+		func() error { return removeAll(h.hub().dir, h.clustersDir(), h.Processes().logDir()) },
 		func() error { return h.withdraw(contexts, report) },
-		func() error { return removeAll(h.stateFile(), h.lockFile()) },
+		h.abandon,
 	} {
 		if err := remove(); err != nil {
 			return fmt.Errorf("purge: %w", err)
@@ -60,6 +61,15 @@ func (h Home) purge(report Reporter) error {
 		return os.Remove(h.Dir)
 	}
 	return nil
+}
+
+// abandon removes what shows that the folder is a home, unless it has a kubeconfig with contexts of a person's own: commands refuse folders
+// with files of others.
+func (h Home) abandon() error {
+	if _, err := os.Lstat(h.Kubeconfig()); err == nil {
+		return errors.Join(h.Save(State{}), removeAll(h.Processes().runDir(), h.lockFile()))
+	}
+	return removeAll(h.Processes().runDir(), h.stateFile(), h.lockFile())
 }
 
 func removeAll(files ...string) error {

@@ -29,7 +29,17 @@ func (h Home) Exists() (bool, error) {
 			return true, nil
 		}
 	}
-	return false, nil
+	return h.hasFormerJoin()
+}
+
+// hasFormerJoin reports whether a join of an earlier version failed here, which left its kubeconfig and the lock alone.
+func (h Home) hasFormerJoin() (bool, error) {
+	joined, err := fs.Glob(os.DirFS(h.Dir), "clusters/*/bootstrap-kubeconfig")
+	if err != nil || len(joined) == 0 {
+		return false, err
+	}
+	lock, err := os.Stat(h.lockFile())
+	return err == nil && lock.Size() == 0, nil
 }
 
 // CheckOwner fails if the folder is no home and has something that a home has, too: "down --purge" would remove it one day.

@@ -191,6 +191,11 @@ func TestPurgeKeepsOtherContexts(t *testing.T) {
 			if got := slices.Sorted(maps.Keys(config.Clusters)); !slices.Equal(got, test.left) {
 				t.Errorf("clusters %v, want %v", got, test.left)
 			}
+			unlock, err := home.Lock()
+			if err != nil {
+				t.Fatalf("after that, commands refuse the home: %v", err)
+			}
+			unlock()
 		})
 	}
 }

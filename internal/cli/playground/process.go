@@ -59,15 +59,19 @@ func (p *Process) save() error {
 	return WriteSecretFile(p.file, content)
 }
 
-// isCopy reports whether the pid file is a copy of one that another home still has: the process is of that home. One whose home was moved
-// goes with it.
+// isCopy reports whether the pid file is a copy of one that another home still has for the same process, which is of that home. One whose
+// home was moved goes with it.
 func (p *Process) isCopy() bool {
 	if p.Home == "" {
 		return false
 	}
-	original := Processes{p.Home}.pidFile(strings.TrimSuffix(filepath.Base(p.file), ".json"))
-	_, err := os.Stat(original)
-	return err == nil && !sameFile(original, p.file)
+	file := Processes{p.Home}.pidFile(strings.TrimSuffix(filepath.Base(p.file), ".json"))
+	if file == p.file || sameFile(file, p.file) {
+		return false
+	}
+	content, err := os.ReadFile(file)
+	original := Process{}
+	return err == nil && json.Unmarshal(content, &original) == nil && original.PID == p.PID
 }
 
 // Running reports whether the process has not ended. Process IDs are used again, so the process that has ours now must also

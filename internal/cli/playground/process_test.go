@@ -141,7 +141,13 @@ func TestProcessOfAnotherHome(t *testing.T) {
 		transfer func(from, to string) error
 		ours     bool
 	}{
-		"moved":  {os.Rename, true},
+		"moved": {os.Rename, true},
+		"moved, and another made there": {func(from, to string) error {
+			if err := os.Rename(from, to); err != nil {
+				return err
+			}
+			return (&Process{PID: os.Getpid(), file: Processes{from}.pidFile("hub")}).save()
+		}, true},
 		"copied": {func(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }, false},
 		"linked": {os.Symlink, true},
 	} {

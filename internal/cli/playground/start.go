@@ -12,7 +12,9 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
+// startHub starts the hub, and returns when it is ready.
 func (u *up) startHub(ctx context.Context, port int) error {
+	defer close(u.hubStarted)
 	program, err := u.home.hub().program(port)
 	if err != nil {
 		return err
@@ -37,7 +39,6 @@ func (u *up) startHub(ctx context.Context, port int) error {
 	u.invitation = hubapi.Invitation{Server: hub.Server}
 	u.trust = hubapi.Trust{CA: admin.Clusters[admin.Contexts[admin.CurrentContext].Cluster].CertificateAuthorityData}
 	u.report.Done("hub", stateOf(started, "ready"))
-	close(u.hubIsReady)
 	return nil
 }
 
@@ -67,8 +68,8 @@ func awaitServer(ctx context.Context, process *Process, kubeconfig string,
 	last := errors.New("it has not answered yet")
 	ctx, release := cancelOnExit(ctx, process)
 	defer release()
-	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, readyRequestTimeout)
+	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(context.Context) (bool, error) {
+		probing, cancel := context.WithTimeout(ctx, readyRequestTimeout)
 		defer cancel()
 		if _, err := os.Stat(kubeconfig); err != nil {
 			return false, nil
@@ -78,9 +79,11 @@ func awaitServer(ctx context.Context, process *Process, kubeconfig string,
 			server, err = hubapi.New(config)
 		}
 		if err == nil {
-			err = probe(server, ctx)
+			err = probe(server, probing)
 		}
-		last = err
+		if ctx.Err() == nil { // else the probe was cut short, and says nothing
+			last = err
+		}
 		return err == nil, nil
 	})
 	if err == nil {

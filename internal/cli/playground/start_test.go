@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,5 +356,79 @@ func TestReasonsAreReported(t *testing.T) {
 	if err := waitReportingReasons(t.Context(), &recorder{}, "cluster1", func(context.Context) string { return "why" },
 		func(context.Context) error { return done }); !errors.Is(err, done) || err.Error() != done.Error() {
 		t.Errorf("a wait that fails by itself: %v", err)
+	}
+}
+
+// A probe that is cut short when the time is up does not replace what the server has said before.
+func TestProbeCutShort(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	fakehub.New(t).Kubeconfig(t, file, "hub")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	probes := 0
+	_, err := awaitServer(ctx, &Process{Name: hubProcess, exited: make(chan struct{})}, file, func(*hubapi.Hub, context.Context) error {
+		if probes++; probes == 1 {
+			return errors.New("etcd has no leader")
+		}
+		cancel(context.DeadlineExceeded)
+		return errors.New("the request was cut short")
+	})
+	if err == nil || !strings.Contains(err.Error(), "hub is not ready in time: etcd has no leader") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// endOfTime is a reporter that ends the time once a cluster waits for nothing but the hub.
+type endOfTime struct {
+	recorder
+	missing atomic.Int32
+	end     context.CancelCauseFunc
+}
+
+func (r *endOfTime) Wait(_, what string) {
+	if what == "waiting for the hub" {
+		r.reached()
+	}
+}
+
+func (r *endOfTime) Done(subject, _ string) {
+	if subject == sandboxProcess("cluster1") {
+		r.reached()
+	}
+}
+
+func (r *endOfTime) reached() {
+	if r.missing.Add(-1) == 0 {
+		r.end(context.DeadlineExceeded)
+	}
+}
+
+// Where the hub is not ready in time, the error says so, and not that clusters have waited for it.
+func TestHubIsNotReadyInTime(t *testing.T) {
+	programs := t.TempDir()
+	for _, name := range []string{hubBinary, sandboxBinary, agentBinary} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	home, server, cluster1 := newHome(t), fakehub.New(t), ClusterState{Name: "cluster1", Port: 2}
+	for _, path := range []string{"/livez", "/readyz"} {
+		server.Handle("GET "+path, fakehub.JSON("{}"))
+	}
+	server.Kubeconfig(t, home.sandbox(cluster1).kubeconfig(), "sandbox")
+	t.Cleanup(func() {
+		if _, err := home.Down(context.Background(), false, &recorder{}); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	report := &endOfTime{end: end}
+	report.missing.Store(2) // that the sandbox is ready, and that the cluster waits
+	err := home.start(ctx, State{Hub: &HubState{Port: 1}, Clusters: []ClusterState{cluster1}}, report)
+	if err == nil || !strings.Contains(err.Error(), "hub is not ready in time") {
+		t.Errorf("error %v", err)
 	}
 }

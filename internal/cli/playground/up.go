@@ -45,7 +45,7 @@ type up struct {
 	report Reporter
 
 	publishing sync.Mutex
-	hubIsReady chan struct{} // closed once hub and invitation are set
+	hubStarted chan struct{} // closed when startHub has ended: hub and invitation are set then, unless it has failed
 	hub        *hubapi.Hub
 	hubProcess *Process
 	invitation hubapi.Invitation
@@ -114,7 +114,7 @@ func (h Home) Plan(clusters int) ([]Program, error) {
 // start starts what does not run and joins it all. It takes for running what was killed and is not gone yet, and fails with
 // an exitError when it goes.
 func (h Home) start(ctx context.Context, state State, report Reporter) error {
-	u := &up{home: h, report: report, hubIsReady: make(chan struct{})}
+	u := &up{home: h, report: report, hubStarted: make(chan struct{})}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.startHub(ctx, state.Hub.Port) })
 	for _, cluster := range state.Clusters {

@@ -66,14 +66,18 @@ func (c *upCluster) start(ctx context.Context) error {
 			return err
 		}
 		c.report.Wait(c.name, "waiting for the hub")
-		select {
-		case <-c.hubIsReady:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return c.joinHub(ctx)
+		return c.joinStartedHub(ctx)
 	})
 	return group.Wait()
+}
+
+// joinStartedHub makes a running cluster a member of the hub once that is ready. It has no error where that fails, which is the one of
+// startHub: that ends with the context, too, and says more than that the time is up.
+func (c *upCluster) joinStartedHub(ctx context.Context) error {
+	if <-c.hubStarted; c.hub == nil {
+		return nil
+	}
+	return c.joinHub(ctx)
 }
 
 // joinHub makes a running cluster a member of the running hub.
