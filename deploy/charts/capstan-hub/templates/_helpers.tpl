@@ -1,7 +1,7 @@
 {{- define "capstan-hub.labels" -}}
 app: multicluster-controlplane
 app.kubernetes.io/name: multicluster-controlplane
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}

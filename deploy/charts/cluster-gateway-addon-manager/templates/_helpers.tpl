@@ -1,6 +1,6 @@
 {{- define "gateway.labels" -}}
 app.kubernetes.io/name: cluster-gateway
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -13,7 +13,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "gateway.subject" -}}
 - kind: ServiceAccount
   name: cluster-gateway
-  namespace: {{ include "gateway.namespace" . }}
+  namespace: {{ include "gateway.namespace" . | quote }}
 {{- end }}
 
 {{- define "gateway.image" -}}
@@ -25,7 +25,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
-- name: {{ kindIs "map" . | ternary . (dict "name" .) | dig "name" "" }}
+- name: {{ kindIs "map" . | ternary . (dict "name" .) | dig "name" "" | quote }}
 {{- end }}
 {{- end }}
 securityContext:
