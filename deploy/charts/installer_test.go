@@ -57,7 +57,12 @@ func TestInstaller(t *testing.T) {
 			"{klusterlet: {mode: Hosted, name: one, namespace: x}}",
 			"{klusterlet: {mode: Hosted, name: one, clusterName: c}}",
 			"{klusterlet: {create: false, mode: Hosted, clusterName: c}}",
-			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}]}",
+			"{bootstrapHubKubeConfig: k, multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}]}",
+			"{grpcConfig: g, multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}]}",
+			"{multiHubBootstrapHubKubeConfigs: [{name: bootstrap-hub-kubeconfig, kubeConfig: a}]}",
+			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}], klusterlet: {registrationConfiguration: " +
+				"{bootstrapKubeConfigs: {type: LocalSecrets, localSecretsConfig: {kubeConfigSecrets: [{name: one}, {name: two}]}}}}}",
+			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}], klusterlet: {create: false}}",
 			"{grpcConfig: g, multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}, {name: two, kubeConfig: b}], " +
 				"klusterlet: {registrationConfiguration: {featureGates: [{feature: ClusterClaim, mode: Disable}]}}}",
 			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}, {name: two, kubeConfig: b}], " +
@@ -289,6 +294,8 @@ func TestInstallerRefuses(t *testing.T) {
 		{"klusterlet", "noOperator: yess", "at '/noOperator': got string, want boolean"},
 		{"klusterlet", "klusterlet: {mode: Detached}", "at '/klusterlet/mode': value must be one of"},
 		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
+		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1, kubeConfig: k}]",
+			"multiHubBootstrapHubKubeConfigs has hub1 alone: list two or more, or set bootstrapHubKubeConfig"},
 		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
 		{"klusterlet", "klusterlet: {mode: Hosted, name: one}", "klusterlet.clusterName is required in the hosted modes"},
 		{"klusterlet", "klusterlet: {namespace: open-cluster-management}",

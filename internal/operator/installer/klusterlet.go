@@ -127,7 +127,17 @@ func (v *klusterletValues) check() error {
 		return fmt.Errorf("klusterlet.namespace is %q, where the operator runs, and would be deleted with the Klusterlet: set another one",
 			fleet.NamespaceOperators)
 	}
-	return nil
+	return v.checkHubs()
+}
+
+// checkHubs refuses one of several hubs, which the agent would not look at, if there is nothing else to join with.
+func (v *klusterletValues) checkHubs() error {
+	hubs := v.MultiHubBootstrapHubKubeConfigs
+	if len(hubs) != 1 || hubs[0].Name == fleet.SecretBootstrapHubKubeconfig || v.BootstrapHubKubeConfig != "" || v.GRPCConfig != "" ||
+		v.chooses("bootstrapKubeConfigs") {
+		return nil
+	}
+	return fmt.Errorf("multiHubBootstrapHubKubeConfigs has %s alone: list two or more, or set bootstrapHubKubeConfig", hubs[0].Name)
 }
 
 // agentNamespace is the namespace on this cluster where the agent runs and finds its credentials.
@@ -226,17 +236,19 @@ func (v *klusterletValues) registrationConfiguration() object {
 	if registration == nil {
 		registration = object{}
 	}
-	chosen := func(field string) bool {
-		fields, isMap := registration[field].(object)
-		return isMap && len(fields) > 0
-	}
-	if !chosen("bootstrapKubeConfigs") && len(v.MultiHubBootstrapHubKubeConfigs) > 1 {
+	if !v.chooses("bootstrapKubeConfigs") && len(v.MultiHubBootstrapHubKubeConfigs) > 1 {
 		v.useSeveralHubs(registration)
 	}
-	if !chosen("registrationDriver") && v.GRPCConfig != "" && v.BootstrapHubKubeConfig == "" {
+	if !v.chooses("registrationDriver") && v.GRPCConfig != "" && v.BootstrapHubKubeConfig == "" {
 		registration["registrationDriver"] = object{"authType": "grpc"}
 	}
 	return registration
+}
+
+// chooses tells whether a field of registrationConfiguration is given.
+func (v *klusterletValues) chooses(field string) bool {
+	fields, isMap := v.Klusterlet.RegistrationConfiguration[field].(object)
+	return isMap && len(fields) > 0
 }
 
 func (v *klusterletValues) useSeveralHubs(registration object) {

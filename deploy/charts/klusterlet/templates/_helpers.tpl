@@ -64,6 +64,19 @@ open-cluster-management-agent
 {{- fail (printf "klusterlet.namespace is %q, where the operator runs, and would be deleted with the Klusterlet: %s" .Release.Namespace
   "install the chart in another namespace, such as open-cluster-management, or set another klusterlet.namespace") }}
 {{- end }}
+{{- include "klusterlet.checkHubs" . }}
+{{- end }}
+
+{{- /* Refuses one of several hubs, which the agent would not look at, if there is nothing else to join with. */}}
+{{- define "klusterlet.checkHubs" -}}
+{{- $hubs := .Values.multiHubBootstrapHubKubeConfigs | default list }}
+{{- $chosen := (.Values.klusterlet.registrationConfiguration | default dict).bootstrapKubeConfigs }}
+{{- if and (eq (len $hubs) 1) (not (or .Values.bootstrapHubKubeConfig .Values.grpcConfig $chosen)) }}
+{{- $name := (first $hubs).name }}
+{{- if ne $name "bootstrap-hub-kubeconfig" }}
+{{- fail (printf "multiHubBootstrapHubKubeConfigs has %s alone: list two or more, or set bootstrapHubKubeConfig" $name) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* "true" if an object that the chart makes is there already, and not of this release: list ROOT OBJECT. It stays as it is. */}}
