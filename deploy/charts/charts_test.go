@@ -150,6 +150,7 @@ func TestSchema(t *testing.T) {
 		{"resource-usage-collect-addon", "addon: {nmae: x}", "additional properties 'nmae' not allowed"},
 		{"resource-usage-collect-addon", "global: {image: {pullpolicy: Always}}", "additional properties 'pullpolicy' not allowed"},
 		{"resource-usage-collect-addon", "addon: {name: Usage}", "at '/addon/name': 'Usage' does not match pattern"},
+		{"resource-usage-collect-addon", "rbac: {hubNamespace: ''}", "at '/rbac/hubNamespace': '' does not match pattern"},
 		{"resource-usage-collect-addon", "scores: {maxMemory: 32}", "at '/scores/maxMemory': got number, want string"},
 		{"managed-serviceaccount", "targetCluster: c1", "targetCluster: c1 is one of all clusters, on which agentInstallAll enables the add-on"},
 	} {

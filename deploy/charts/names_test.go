@@ -86,7 +86,7 @@ func TestNamesThatAreNoStringsInYAML(t *testing.T) {
 		{"managed-serviceaccount", "{agentInstallAll: false, targetCluster: NAME, image: NAME, tag: NAME, " +
 			"imagePullSecrets: [NAME, {name: NAME}], prometheus: {enabled: true}, featureGates: {clusterProfile: true}}"},
 		{"resource-usage-collect-addon", "{addon: {name: NAME, displayName: NAME, namespace: NAME}, " +
-			"rbac: {clusterRoleName: NAME, clusterRoleBindingName: NAME}, global: {image: {repository: NAME, tag: NAME}}}"},
+			"rbac: {clusterRoleName: NAME, clusterRoleBindingName: NAME, hubNamespace: NAME}, global: {image: {repository: NAME, tag: NAME}}}"},
 	} {
 		rendered := func(names named) (shown []string) {
 			release := installation{chart: test.chart, release: names.release, namespace: names.namespace,
