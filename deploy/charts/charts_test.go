@@ -202,8 +202,11 @@ func TestValuesOfOCM(t *testing.T) {
 			t.Errorf("chart %s has %d Deployments", chart, deployed)
 		}
 	}
-	for _, chart := range []string{"cluster-proxy", "managed-serviceaccount"} {
-		install(chart, "featureGates: null").objects(t)
+	for chart, values := range map[string]string{
+		"cluster-manager": "images: {overrides: null}", "cluster-proxy": "featureGates: null", "klusterlet": "images: {overrides: null}",
+		"managed-serviceaccount": "featureGates: null",
+	} {
+		install(chart, values).objects(t)
 	}
 }
 

@@ -46,10 +46,12 @@ func TestInstaller(t *testing.T) {
 			"{securityContext: {capabilities: null}, resources: {requests: null}}",
 			"{podSecurityContext: {fsGroup: 5}, affinity: null, nodeSelector: null}",
 			"{images: {imageCredentials: {createImageCredentials: true, userName: a<b, password: 'c&d'}}}",
+			"{images: {overrides: null}}",
 			"{global: {some: value}}",
 		},
 		"klusterlet": {
 			"{}",
+			"{images: {overrides: null}}",
 			"{createNamespace: true, bootstrapHubKubeConfig: a, klusterlet: {clusterName: '007'}}",
 			"{noOperator: true, enableSyncLabels: true, replicaCount: 2, klusterlet: {mode: Default}}",
 			"{noOperator: true, createNamespace: true, images: {imageCredentials: {createImageCredentials: true}}}",
