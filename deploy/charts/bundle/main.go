@@ -138,6 +138,7 @@ func (o operator) serviceVersion(chart metadata, objects map[string]object) (obj
 				"categories":     "Integration & Delivery",
 				"containerImage": runs.Image,
 				"description":    chart.Description + ".",
+				"olm.skipRange":  ">=0.0.0 <" + chart.Version, // every older version is upgraded to this one
 				"repository":     repository,
 				"support":        "Capstan",
 

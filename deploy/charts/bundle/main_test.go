@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// HC-13: the bundles in the repository are those of the charts, and a release gets bundles of its version.
+// HC-13: the bundles in the repository are those of the charts, and a release gets bundles of its version, to which older ones
+// are upgraded.
 func TestBundles(t *testing.T) {
 	t.Parallel()
 	unreleased, released := t.TempDir(), t.TempDir()
@@ -21,7 +22,8 @@ func TestBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(released, o.chart, "manifests", prefix+o.chart+".clusterserviceversion.yaml")
-		for _, want := range []string{"name: capstan-" + o.chart + ".v1.2.3\n", ":v1.2.3\n", "\n  version: 1.2.3\n"} {
+		for _, want := range []string{"name: capstan-" + o.chart + ".v1.2.3\n", ":v1.2.3\n", "\n  version: 1.2.3\n",
+			"\n    olm.skipRange: '>=0.0.0 <1.2.3'\n"} {
 			if !strings.Contains(read(t, file), want) {
 				t.Errorf("the bundle of %s 1.2.3 has no %q", o.chart, want)
 			}
