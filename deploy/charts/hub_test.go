@@ -66,6 +66,7 @@ func TestHubNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, has, hasNot string }{
 		{"", "no default StorageClass", "WARNING"},
+		{"", "A release of the same name goes on with them, one of another name\nwith `helm install --take-ownership`.", "WARNING"},
 		{"storage: {type: emptyDir}", "WARNING: with storage.type emptyDir, the hub ends with its pod", "kubectl delete pvc"},
 		{"{storage: {type: emptyDir}, etcd: {mode: external, servers: ['http://etcd:2379']}}", "hub.kubeconfig", "WARNING"},
 		{"storage: {type: hostPath, hostPath: /hub}", "storage of the hub are in /hub of its node", "kubectl delete pvc"},
