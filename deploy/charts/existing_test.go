@@ -125,19 +125,22 @@ func TestPullSecretIsShared(t *testing.T) {
 	}
 }
 
-// HC-08 HC-09: the charts of add-ons upgrade no release of Open Cluster Management, of which they could change a part alone, but their own.
+// HC-08 HC-09 HC-10: the charts of add-ons upgrade no release of Open Cluster Management, of which they could change a part alone, but
+// their own.
 func TestAddOnsOfAnotherManager(t *testing.T) {
 	t.Parallel()
-	for _, chart := range []string{"cluster-proxy", "managed-serviceaccount"} {
-		addOn := "apiVersion: addon.open-cluster-management.io/v1beta1, kind: ClusterManagementAddOn, metadata: {name: " + chart
-		for name, test := range map[string]struct {
+	for chart, name := range map[string]string{
+		"cluster-gateway-addon-manager": "cluster-gateway", "cluster-proxy": "cluster-proxy", "managed-serviceaccount": "managed-serviceaccount",
+	} {
+		addOn := "apiVersion: addon.open-cluster-management.io/v1beta1, kind: ClusterManagementAddOn, metadata: {name: " + name
+		for owner, test := range map[string]struct {
 			there existing
 			want  string
 		}{
 			"of a release": {existing{ofRelease(t, "theirs", "there", "{"+addOn+"}}")},
-				"ClusterManagementAddOn " + chart + " is of another manager, such as that of Open Cluster Management: uninstall its release first, " +
+				"ClusterManagementAddOn " + name + " is of another manager, such as that of Open Cluster Management: uninstall its release first, " +
 					"helm uninstall theirs -n there; "},
-			"of no release": {existing(parse(t, "add-on", "{"+addOn+"}}")), "helm uninstall " + chart + " -n open-cluster-management-addon; "},
+			"of no release": {existing(parse(t, "add-on", "{"+addOn+"}}")), "helm uninstall " + name + " -n open-cluster-management-addon; "},
 			"ours":          {existing(parse(t, "add-on", "{"+addOn+`, annotations: {capstan.io/built-in: "true"}}}`)), ""},
 			"none":          {},
 		} {
@@ -145,17 +148,22 @@ func TestAddOnsOfAnotherManager(t *testing.T) {
 			release.there = test.there
 			_, err := release.files(t)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("chart %s with the add-on %s: %v, want %q", chart, name, err, test.want)
+				t.Errorf("chart %s with the add-on %s: %v, want %q", chart, owner, err, test.want)
 			}
 		}
 	}
-	const deployment = "apiVersion: apps/v1, kind: Deployment, metadata: {name: managed-serviceaccount-addon-manager, " +
-		"namespace: open-cluster-management-addon}, spec: {selector: {matchLabels: "
-	release := install("managed-serviceaccount", "")
-	release.there = existing(parse(t, "deployment", "{"+deployment+"{open-cluster-management.io/addon: managed-serviceaccount}}}}"))
-	if got, want := release.fails(t), "Deployment managed-serviceaccount-addon-manager is of another manager"; !strings.Contains(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	for chart, test := range map[string]struct{ deployment, label string }{
+		"cluster-gateway-addon-manager": {"cluster-gateway-addon-manager", "app.kubernetes.io/name: cluster-gateway-addon-manager"},
+		"managed-serviceaccount":        {"managed-serviceaccount-addon-manager", "app: managed-serviceaccount"},
+	} {
+		deployment := "apiVersion: apps/v1, kind: Deployment, metadata: {name: " + test.deployment +
+			", namespace: open-cluster-management-addon}, spec: {selector: {matchLabels: "
+		release := install(chart, "")
+		release.there = existing(parse(t, "deployment", "{"+deployment+"{open-cluster-management.io/addon: theirs}}}}"))
+		if got, want := release.fails(t), "Deployment "+test.deployment+" is of another manager"; !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		release.there = existing(parse(t, "deployment", "{"+deployment+"{"+test.label+"}}}}"))
+		release.objects(t)
 	}
-	release.there = existing(parse(t, "deployment", "{"+deployment+"{app: managed-serviceaccount}}}}"))
-	release.objects(t)
 }

@@ -53,6 +53,31 @@ resources:
 {{- end }}
 {{- end }}
 
+{{- /* Refuses to take over an object of another manager, before anything is changed: list ROOT OBJECT. */}}
+{{- define "gateway.refuse" -}}
+{{- $object := index . 1 }}
+{{- $annotations := dig "metadata" "annotations" dict $object }}
+{{- $release := get $annotations "meta.helm.sh/release-name" | default "cluster-gateway" }}
+{{- $namespace := get $annotations "meta.helm.sh/release-namespace" | default (index . 0).Release.Namespace }}
+{{- fail (printf "%s %s is of another manager, such as that of Open Cluster Management: uninstall its release first, %s; docs/migrating.md says how"
+  $object.kind $object.metadata.name (printf "helm uninstall %s -n %s" $release $namespace)) }}
+{{- end }}
+
+{{- /* Refuses an add-on of which another manager installs something on clusters. */}}
+{{- define "gateway.checkManager" -}}
+{{- with lookup "addon.open-cluster-management.io/v1beta1" "ClusterManagementAddOn" "" "cluster-gateway" }}
+{{- if ne (dig "metadata" "annotations" "capstan.io/built-in" "" .) "true" }}
+{{- include "gateway.refuse" (list $ .) }}
+{{- end }}
+{{- end }}
+{{- /* The Deployment there cannot become that of the chart: its selector is another one. */}}
+{{- with lookup "apps/v1" "Deployment" (include "gateway.namespace" .) "cluster-gateway-addon-manager" }}
+{{- if ne (dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" "" .) "cluster-gateway-addon-manager" }}
+{{- include "gateway.refuse" (list $ .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* Fails, if values ask for what is not there. */}}
 {{- define "gateway.check" -}}
 {{- if ne (empty .Values.installByPlacement.placementName) (empty .Values.installByPlacement.placementNamespace) }}
