@@ -46,7 +46,7 @@ func TestPredicatesShareLimitOfCluster(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1"), newMember("c2"))
 	many := usage("c2", 1, 0)
-	many.Status.Scores = make([]clusterv1alpha1.AddOnPlacementScoreItem, 20_000)
+	many.Status.Scores = make([]clusterv1alpha1.AddOnPlacementScoreItem, 100_000)
 	s.SetScore(many)
 	s.SetScore(usage("c1", 1, 0))
 	var selectors []clusterv1beta1.ClusterSelector

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,14 +38,15 @@ const mostMemory = 400 << 20
 
 // interpreters are all that compile or interpret what users or agents write. They are given a text wherever they take one.
 var interpreters = map[string]func(t *testing.T, text string) error{
-	"placement, CEL": func(_ *testing.T, text string) error {
+	"placement, CEL": func(t *testing.T, text string) error {
 		selector, err := celselector.Compile([]string{text})
 		if err != nil {
 			return err
 		}
 		cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "a",
 			Annotations: map[string]string{"text": strings.Repeat("ab", 50_000)}}}
-		return selector.Matches(cluster, func(string) []clusterv1alpha1.AddOnPlacementScoreItem { return nil }, nil)
+		none := func(string) []clusterv1alpha1.AddOnPlacementScoreItem { return nil }
+		return selector.Matches(celselector.NewCluster(cluster, none, celselector.NewCosts(t.Context(), math.MaxInt64)))
 	},
 	"placement, list of CEL": func(_ *testing.T, text string) error {
 		return bad(placement.CheckBounds(&clusterv1beta1.PlacementSpec{

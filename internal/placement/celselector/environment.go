@@ -119,7 +119,7 @@ type functionCosts struct{}
 func (functionCosts) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	const (
 		perCall = 10
-		perItem = 5   // of a list of scores: a map with three entries
+		perItem = 1   // of a list of scores: a map with three entries
 		perByte = 0.2 // building a value takes twice as long as reading a string, which is 0.1
 	)
 	switch function {

@@ -65,6 +65,9 @@ func TestBombs(t *testing.T) {
 		"a loop that fails":    {`o.numbers.all(x, o.large == o.large || true)`, "cost limit exceeded"},
 		"a loop that joins":    {`o.numbers.all(x, o.numbers.join() == "" || true)`, "cost limit exceeded"},
 		"a loop that formats":  {`o.numbers.all(x, "%s".format([o.numbers]) != "")`, "cost limit exceeded"},
+		"a loop that splits":   {`o.numbers.all(x, o.long.split("").size() == 0 || true)`, "cost limit exceeded"},
+		"a loop that contains": {`o.numbers.all(x, sets.contains([o.tree], [o.tree]))`, "cost limit exceeded"},
+		"a loop that flattens": {`o.numbers.all(x, o.large.flatten().size() == 0 || true)`, "cost limit exceeded"},
 		"a loop that matches":  {`o.numbers.all(x, o.text.matches("(ab?){500}$"))`, "cost limit exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {

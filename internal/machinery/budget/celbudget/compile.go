@@ -134,7 +134,8 @@ func (c *Compiler) compile(expression string) (cel.Program, error) {
 		cel.CustomDecoratorV2(env.guard.decorate),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
 		cel.OptimizeRegex(constantMatches("matches"), constantMatches("matches_string")),
-		cel.CostTracking(costs{own: c.costs}))
+		cel.CostTracking(costs{own: c.costs}),
+		cel.CostTrackerOptions(deepCosts()...))
 }
 
 // firstOf is the first issue, and how many there are. Each quotes the line that it is about, which is all of the expression.

@@ -26,7 +26,7 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 		}
 	}
 	if types.IsError(result) {
-		return failureCost(function, args)
+		return c.failureCost(function, overload, args, result)
 	}
 	var least uint64
 	switch function {
@@ -36,19 +36,49 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 		if isDeep(args[0]) && isDeep(args[1]) && lengthOf(args[0]) == lengthOf(args[1]) {
 			least = weightOf(args)
 		}
-	case "@in", "indexOf", "lastIndexOf", "includes", "distinct", "flatten", "sets.contains", "sets.equivalent", "sets.intersects",
-		"join", "format":
+	case "@in", "indexOf", "lastIndexOf", "includes", "join", "format":
 		least = weightOf(args)
 	}
 	return atLeast(c.CostEstimator.CallCost(function, overload, args, result), least)
 }
 
 // failureCost is the price of a call that failed. A check may have kept it from what it would cost, but the check has read the arguments.
-func failureCost(function string, args []ref.Val) *uint64 {
+func (c costs) failureCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	if checks[function] == nil {
 		return nil
 	}
-	return atLeast(nil, weightOf(args))
+	return atLeast(c.CostEstimator.CallCost(function, overload, args, result), weightOf(args))
+}
+
+// deepCosts are the prices of functions of lists of which cel-go counts the outer list alone. It asks for these before CallCost.
+func deepCosts() (all []interpreter.CostTrackerOption) {
+	for _, overload := range []string{
+		"list_sets_contains_list", "list_sets_intersects_list", "list_sets_equivalent_list", "list_distinct", // compare all pairs
+	} {
+		all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
+			shortest := slices.Min(lengthsOf(args))
+			cost := callCost + weightOf(args)*uint64(max(1, shortest))
+			return &cost
+		}))
+	}
+	for _, overload := range []string{"list_flatten", "list_flatten_int"} {
+		all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
+			cost := callCost + weightOf(args)
+			return &cost
+		}))
+	}
+	return all
+}
+
+// callCost is what cel-go takes for the result of such a function.
+const callCost uint64 = common.ListCreateBaseCost
+
+func lengthsOf(args []ref.Val) []int {
+	lengths := make([]int, len(args))
+	for i, arg := range args {
+		lengths[i] = lengthOf(arg)
+	}
+	return lengths
 }
 
 func atLeast(price *uint64, least uint64) *uint64 {
