@@ -3,6 +3,7 @@ package charts
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,6 +57,26 @@ func TestMadeCAStays(t *testing.T) {
 		secret := get[corev1.Secret](t, install("capstan-hub", values).objects(t), "Secret/multicluster-controlplane/controlplane-config")
 		if got := secret.Annotations["helm.sh/resource-policy"]; got != want {
 			t.Errorf("%q: the policy is %q, want %q", values, got, want)
+		}
+	}
+}
+
+// SC-24: the alerts for hubs select the job that the ServiceMonitor names.
+func TestAlertsSelectJobOfServiceMonitor(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile("../alerts/capstan.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := install("capstan-hub", "metrics: {serviceMonitor: {enabled: true}}").objects(t)
+	relabeling := at(objects, "ServiceMonitor/multicluster-controlplane/multicluster-controlplane", "/spec/endpoints/0/relabelings/0")
+	if label := follow(relabeling, []string{"targetLabel"}); label != "job" {
+		t.Fatalf("the relabeling of the endpoint is %s", show(relabeling))
+	}
+	named := follow(relabeling, []string{"replacement"})
+	for _, job := range regexp.MustCompile(`job="([^"]*)"`).FindAllStringSubmatch(string(rules), -1) {
+		if job[1] != named && job[1] != "capstan-agent" {
+			t.Errorf("alerts select the job %s, the ServiceMonitor names it %v", job[1], named)
 		}
 	}
 }

@@ -289,6 +289,8 @@ func (s *standalone) serviceMonitor() object {
 	MergeValues(metadata, object{"labels": monitor.Labels})
 	endpoint := object{
 		"port": "https", "scheme": "https", "path": "/metrics", "interval": monitor.Interval,
+		// The name of the job by which the alerts select the hub.
+		"relabelings":   []any{object{"targetLabel": "job", "replacement": "capstan-hub"}},
 		"authorization": object{"credentials": object{"name": monitor.TokenSecret.Name, "key": monitor.TokenSecret.Key}},
 		"tlsConfig": object{
 			"serverName": s.serviceHost(),
@@ -297,7 +299,7 @@ func (s *standalone) serviceMonitor() object {
 		},
 	}
 	return object{"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata,
-		"spec": object{"jobLabel": "app", "selector": s.selector(), "endpoints": []any{endpoint}}}
+		"spec": object{"selector": s.selector(), "endpoints": []any{endpoint}}}
 }
 
 func (s *standalone) deployment() (object, error) {
