@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/problem"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
@@ -44,7 +45,7 @@ func newReport(cm *operatorv1.ClusterManager) *report {
 }
 
 func (r *report) set(condition metav1.Condition) {
-	condition.ObservedGeneration = r.cm.Generation
+	condition.ObservedGeneration, condition.Message = r.cm.Generation, text.Stable(condition.Message)
 	meta.SetStatusCondition(&r.cm.Status.Conditions, condition)
 }
 

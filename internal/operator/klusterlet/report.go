@@ -16,6 +16,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 )
@@ -33,7 +34,7 @@ func newReport(k *operatorv1.Klusterlet) *report {
 }
 
 func (r *report) set(condition metav1.Condition) {
-	condition.ObservedGeneration = r.klusterlet.Generation
+	condition.ObservedGeneration, condition.Message = r.klusterlet.Generation, text.Stable(condition.Message)
 	meta.SetStatusCondition(&r.klusterlet.Status.Conditions, condition)
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/reach/gateway/clustersecret"
 )
 
@@ -142,15 +143,16 @@ func (c *connection) probe(ctx context.Context) (found gatewayv1alpha1.ClusterGa
 	}
 	answer, err := c.requests.RoundTrip(request)
 	if err != nil {
-		_, _, found.HealthyReason = c.explain(ctx, err)
+		_, _, reason := c.explain(ctx, err)
+		found.HealthyReason = text.Stable(reason)
 		return found
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
-	return c.statusOf(answer, strings.ToValidUTF8(strings.TrimSpace(string(text)), ""))
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
+	return c.statusOf(answer, strings.ToValidUTF8(strings.TrimSpace(string(said)), ""))
 }
 
-func (c *connection) statusOf(answer *http.Response, text string) (found gatewayv1alpha1.ClusterGatewayStatus) {
+func (c *connection) statusOf(answer *http.Response, said string) (found gatewayv1alpha1.ClusterGatewayStatus) {
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized:
 		found.HealthyReason = fmt.Sprintf("the API server of cluster %s does not accept the credential of the Secret; renew it", c.cluster.Name)
@@ -161,7 +163,7 @@ func (c *connection) statusOf(answer *http.Response, text string) (found gateway
 				" with the CA of the cluster, so anybody may answer for it and read the credential"
 		}
 	default:
-		found.HealthyReason = fmt.Sprintf("the API server of cluster %s answers GET %s with %s: %s", c.cluster.Name, probePath, answer.Status, text)
+		found.HealthyReason = fmt.Sprintf("the API server of cluster %s answers GET %s with %s: %s", c.cluster.Name, probePath, answer.Status, said)
 	}
 	return found
 }

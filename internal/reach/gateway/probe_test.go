@@ -48,6 +48,15 @@ func TestProbe(t *testing.T) { // CG-03
 	f.awaitHealth("false", "Secret credentials/c1: key token is missing; set it to")
 }
 
+// What is written of a cluster that is not reached is the same at each probe: without addresses and ports of connections.
+func TestProbeReasonIsStable(t *testing.T) { // CG-03
+	t.Parallel()
+	f := setUp(t, gateway.Options{}, http.NotFoundHandler())
+	f.cluster.Close()
+	f.create(nil)
+	f.awaitHealth("false", "cannot be reached: dial tcp: connect: connection refused;")
+}
+
 func (f *fixture) awaitHealth(healthy, reason string) {
 	f.Helper()
 	var last map[string]string

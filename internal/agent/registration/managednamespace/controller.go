@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // The values of the label that a hub has on a namespace.
@@ -147,7 +148,7 @@ func (c *Controller) report(entry *clusterv1.ClusterSetManagedNamespaceStatus, e
 		Message: "The namespace is on the cluster", LastTransitionTime: metav1.NewTime(c.Clock.Now()),
 	}
 	if err != nil {
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonNamespaceApplyFailed, err.Error()
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonNamespaceApplyFailed, text.Stable(err.Error())
 	}
 	meta.SetStatusCondition(&entry.Conditions, cond)
 }

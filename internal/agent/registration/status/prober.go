@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // A failure is reported when it has lasted; until then the API server is probed more often.
@@ -163,7 +164,7 @@ func (p *Prober) queryHealth(ctx context.Context) string {
 	}
 	switch {
 	case err != nil:
-		return err.Error()
+		return text.Stable(err.Error())
 	case code != http.StatusOK:
 		return fmt.Sprintf("status code %d: %s", code, body)
 	}

@@ -45,7 +45,7 @@ const maxReasons = 3
 func NewDelay(left int, failures []error, waiting []Waiting) *Delay {
 	d := &Delay{Left: left}
 	for _, err := range failures {
-		d.Reasons = append(d.Reasons, "could not "+err.Error())
+		d.Reasons = append(d.Reasons, "could not "+text.Stable(err.Error()))
 	}
 	for _, o := range waiting {
 		d.Dependents = d.Dependents || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)

@@ -106,7 +106,7 @@ func (r *Result) applied() metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: fleet.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason,
-		Message: "Failed to apply manifest: " + clip(r.Err.Error()),
+		Message: "Failed to apply manifest: " + clip(text.Stable(r.Err.Error())),
 	}
 }
 

@@ -2,7 +2,6 @@ package conditions
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // Query is what a work wants to know of an object.
@@ -72,7 +72,7 @@ func NotFound(q Query) *Reading {
 
 // Unreadable is the answer if reading the object fails.
 func Unreadable(q Query, err error) *Reading {
-	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
+	r := &Reading{Failure: "the object cannot be read: " + text.Stable(err.Error())}
 	r.deriveInProgress(q, r.Failure)
 	return r
 }

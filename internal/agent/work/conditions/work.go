@@ -12,6 +12,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // IsComplete reports whether a work is complete: it is not applied again, whatever happens to its objects.
@@ -43,7 +44,7 @@ func appliedOfWork(results []Result) metav1.Condition {
 	var failed []string
 	for i := range results {
 		if err := results[i].Err; err != nil {
-			failed = append(failed, clip(err.Error()))
+			failed = append(failed, clip(text.Stable(err.Error())))
 		}
 	}
 	if len(failed) > 0 {

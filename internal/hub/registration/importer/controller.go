@@ -36,6 +36,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 const (
@@ -253,7 +254,7 @@ func (c *Controller) withdraw(ctx context.Context, cluster *clusterv1.ManagedClu
 
 // brief is the first line of an error: the others say to users of the command line what to type.
 func brief(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
+	line, _, _ := strings.Cut(text.Stable(err.Error()), "\n")
 	if len(line) > longestMessage {
 		line = strings.ToValidUTF8(line[:longestMessage], "") + "…"
 	}
