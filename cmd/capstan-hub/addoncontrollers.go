@@ -74,7 +74,7 @@ func (f *addOnControllersFlags) run(ctx context.Context, controllers hub.Options
 	if err != nil {
 		return err
 	}
-	if err := secureserving.AddHealth(manager, secureserving.None, bounds); err != nil {
+	if err := secureserving.AddHealth(manager, secureserving.None, bounds, nil); err != nil {
 		return err
 	}
 	return manager.Start(ctx)

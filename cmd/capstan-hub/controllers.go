@@ -136,7 +136,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 			return fmt.Errorf("%w; --placement-debug-bind-address %s serves it nowhere", err, secureserving.None)
 		}
 	}
-	if err := secureserving.AddHealth(manager, f.listenAddress, f.debug.TLS); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, f.debug.TLS, nil); err != nil {
 		return err
 	}
 	return manager.Start(ctx)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	registry "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capstan-io/capstan/internal/broker"
@@ -116,7 +117,9 @@ func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	starting := &grpcStart{}
 	options := ctrl.Options{Scheme: resources.NewScheme(), Cache: resources.CacheOptions(), HealthProbeBindAddress: f.healthAddress}
+	options.Cache.DefaultWatchErrorHandler = starting.watchFailed
 	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, bounds); err != nil {
 		return err
 	}
@@ -124,7 +127,7 @@ func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("prepare the gRPC server: %w", err)
 	}
-	if err := secureserving.AddHealth(manager, f.listenAddress, bounds); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, bounds, map[string]healthz.Checker{"grpc": starting.ready}); err != nil {
 		return err
 	}
 	if err := manager.Add(certificates); err != nil {
@@ -134,10 +137,11 @@ func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	server.starting = starting
 	if err := manager.Add(server); err != nil {
 		return err
 	}
-	return manager.Start(ctx)
+	return starting.bound(ctx, manager.Start)
 }
 
 func (f *grpcServerFlags) heartbeat() time.Duration {
@@ -179,6 +183,7 @@ type grpcServer struct {
 	server   *grpc.Server
 	broker   *broker.Broker
 	clusters broker.Source
+	starting *grpcStart
 }
 
 func newGRPCServer(ctx context.Context, manager ctrl.Manager, config serverconfig.Config, certificates *serverconfig.Certificates,
@@ -230,6 +235,7 @@ func (s *grpcServer) Start(ctx context.Context) error {
 		s.server.GracefulStop()
 	})
 	defer ended()
+	s.starting.over.Store(true)
 	if err := s.server.Serve(s.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -59,19 +60,23 @@ func AddFlag(flags *pflag.FlagSet, address *string) {
 }
 
 // AddHealth has a manager serve that the process is alive, at the address of its own and over HTTPS at the other one, unless that is None.
-// bounds are those of TLS.
-func AddHealth(to manager.Manager, address string, bounds func(*tls.Config)) error {
+// It is ready if these checks say so, too. bounds are those of TLS.
+func AddHealth(to manager.Manager, address string, bounds func(*tls.Config), checks map[string]healthz.Checker) error {
+	alive := map[string]healthz.Checker{"ping": healthz.Ping}
+	ready := maps.Clone(alive)
+	maps.Copy(ready, checks)
 	if err := to.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := to.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return err
+	for name, check := range ready {
+		if err := to.AddReadyzCheck(name, check); err != nil {
+			return err
+		}
 	}
 	if address == None {
 		return nil
 	}
-	alive := map[string]healthz.Checker{"ping": healthz.Ping}
-	server, err := New(Options{Address: address, Health: alive, Ready: alive, API: to.GetConfig(), TLS: bounds})
+	server, err := New(Options{Address: address, Health: alive, Ready: ready, API: to.GetConfig(), TLS: bounds})
 	if err != nil {
 		return err
 	}

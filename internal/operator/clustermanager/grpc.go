@@ -100,6 +100,7 @@ func (g grpc) component() workload.Component {
 		Name: g.name(grpcServer), App: g.name(grpcServer), Image: g.imageOf(image), ServiceAccount: fleet.ServiceAccountGRPCServer,
 		Args:           slices.Concat([]string{"/server", "grpc", "--server-config=" + grpcConfigDir + "/" + fleet.KeyConfig}, g.tlsFlags),
 		Ports:          []corev1.ContainerPort{{Name: "grpc", ContainerPort: grpcPort}},
+		Readiness:      &corev1.HTTPGetAction{Path: "/readyz", Scheme: corev1.URISchemeHTTPS, Port: intstr.FromInt32(workload.HealthPort)},
 		PodAnnotations: map[string]string{annotationConfigHash: hex.EncodeToString(hash[:])},
 		Volumes: []workload.Volume{
 			workload.ConfigMapVolume("grpc-server-config", grpcConfigDir, settings.Name),

@@ -126,6 +126,9 @@ func TestGRPCServer(t *testing.T) {
 	if container.Image != "example.com/registration:v1" || container.LivenessProbe.HTTPGet.Port.IntValue() != 8443 {
 		t.Errorf("image %s, probe %v", container.Image, container.LivenessProbe)
 	}
+	if ready := container.ReadinessProbe.HTTPGet; ready.Path != "/readyz" || ready.Scheme != "HTTPS" || ready.Port.IntValue() != 8443 {
+		t.Errorf("it is ready by the probe %v", ready)
+	}
 	var mounts []string
 	for _, mount := range container.VolumeMounts {
 		mounts = append(mounts, mount.MountPath)

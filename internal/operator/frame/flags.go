@@ -118,7 +118,7 @@ func (f *Flags) Run(ctx context.Context, namespace string, options ctrl.Options,
 	if err := register(manager); err != nil {
 		return err
 	}
-	if err := secureserving.AddHealth(manager, f.listenAddress, bounds); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, bounds, nil); err != nil {
 		return err
 	}
 	return manager.Start(ctx)

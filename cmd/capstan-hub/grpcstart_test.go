@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// GR-01: the server is not ready before it serves calls, and ends with the cause if it never does.
+func TestGRPCStart(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("end of the program")
+	forbidden := errors.New("managedclusters is forbidden")
+	const late = "after 2m0s, the gRPC server has not read from the API what it serves"
+	for name, test := range map[string]struct {
+		serves  bool
+		problem error
+		ends    string // the error with which the process ends, once the time is up
+	}{
+		"serves":                  {serves: true, ends: failure.Error()},
+		"serves after a problem":  {serves: true, problem: forbidden, ends: failure.Error()},
+		"may not read":            {problem: forbidden, ends: late + ": " + forbidden.Error()},
+		"the API does not answer": {ends: late + "; see whether the API answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				starting, over := &grpcStart{}, make(chan struct{})
+				ended := make(chan error, 1)
+				go func() {
+					ended <- starting.bound(t.Context(), func(ctx context.Context) error {
+						select {
+						case <-ctx.Done():
+							return nil
+						case <-over:
+							return failure
+						}
+					})
+				}()
+				if test.problem != nil {
+					starting.problem.Store(&test.problem)
+				}
+				if err := starting.ready(nil); err == nil {
+					t.Error("it is ready before it serves")
+				}
+				if test.serves {
+					starting.over.Store(true)
+					if err := starting.ready(nil); err != nil {
+						t.Errorf("it is not ready when it serves: %v", err)
+					}
+					close(over)
+				}
+				if err := <-ended; err == nil || !strings.Contains(err.Error(), test.ends) {
+					t.Errorf("it ended with %v, want %q", err, test.ends)
+				}
+			})
+		})
+	}
+}
