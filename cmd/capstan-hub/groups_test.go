@@ -7,13 +7,40 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/placement"
 )
+
+// SC-02 SC-03: what of the configuration has no effect is logged at the start.
+func TestLoggedConfiguration(t *testing.T) {
+	t.Parallel()
+	const file = "/hub/ocmconfig.yaml"
+	for name, test := range map[string]struct {
+		config ocmconfig.Config
+		lines  []string // what they hold
+	}{
+		"a file": {config: ocmconfig.Config{}},
+		"no file": {config: ocmconfig.Config{NotFound: true, DataDirectory: "/.ocm"},
+			lines: []string{`"There is no configuration file; the defaults apply" "file"="/hub/ocmconfig.yaml" "dataDirectory"="/.ocm"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := serverFlags{}
+			test.config.File = file
+			var lines []string
+			f.logConfiguration(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), &test.config)
+			if !slices.EqualFunc(lines, test.lines, strings.Contains) {
+				t.Errorf("logged %q, want %q", lines, test.lines)
+			}
+		})
+	}
+}
 
 // SC-02 P7
 func TestHubFlags(t *testing.T) {

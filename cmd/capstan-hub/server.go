@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,6 +138,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err := f.checkEtcd(flags, o); err != nil {
 		return err
 	}
+	f.logConfiguration(klog.FromContext(ctx), o.Config)
 	o.CRDs = crds.Hub()
 	o.Webhooks = map[types.NamespacedName]http.Handler{conversionWebhook: conversion.Handler()}
 	admissionOptions, err := f.admission.options(f.hub.gates)
@@ -183,6 +185,13 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	o.Controllers = beforeReady(o.Controllers, func() { program.SetGCPercent(gcPercent) })
 	o.Info = f.hub.info(controllers)
 	return nil
+}
+
+// logConfiguration tells of a configuration without effect on the hub.
+func (f *serverFlags) logConfiguration(logger logr.Logger, config *ocmconfig.Config) {
+	if config.NotFound {
+		logger.Info("There is no configuration file; the defaults apply", "file", config.File, "dataDirectory", config.DataDirectory)
+	}
 }
 
 // beforeReady also calls f when the controllers run, before the hub is ready.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // FileName is the name of the file in the configuration folder.
@@ -24,6 +25,8 @@ const DefaultPort = 9443
 type Config struct {
 	// File is where it was read from, or would have been, for messages.
 	File string `yaml:"-"`
+	// NotFound says that there is no file, so that all has its default.
+	NotFound bool `yaml:"-"`
 	// DataDirectory holds everything the hub keeps: certificates, keys, the embedded etcd. Default /.ocm.
 	DataDirectory string `yaml:"dataDirectory"`
 	// APIServer says how the API server is reached and what signs its certificates.
@@ -103,16 +106,40 @@ type Options struct {
 func Load(o Options) (*Config, error) {
 	file := filepath.Join(o.Dir, FileName)
 	content, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, dirErr := os.Stat(o.Dir); dirErr != nil && o.Explicit {
-			return nil, fmt.Errorf("--controlplane-config-dir %s: %w; create the folder, or leave the flag out for the defaults", o.Dir, dirErr)
-		}
-		content, err = nil, nil
+	notFound := errors.Is(err, fs.ErrNotExist)
+	if notFound {
+		err = o.checkDir()
+	} else if err != nil {
+		err = fmt.Errorf("read the configuration: %w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, err
 	}
-	return parse(file, content, o.InCluster)
+	config, err := parse(file, content, o.InCluster)
+	config.NotFound = notFound
+	return config, err
+}
+
+// checkDir refuses a folder without the file if the user named it by mistake, or the file otherwise.
+func (o Options) checkDir() error {
+	if !o.Explicit {
+		return nil
+	}
+	entries, err := os.ReadDir(o.Dir)
+	if err != nil {
+		return fmt.Errorf("--controlplane-config-dir %s: %w; create the folder, or leave the flag out for the defaults", o.Dir, err)
+	}
+	var others []string
+	for _, entry := range entries {
+		if extension := filepath.Ext(entry.Name()); extension == ".yaml" || extension == ".yml" {
+			others = append(others, entry.Name())
+		}
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("--controlplane-config-dir %s: there is no %s, only %s; give the configuration that name, or create an empty "+
+			"one for the defaults", o.Dir, FileName, strings.Join(others, ", "))
+	}
+	return nil
 }
 
 func parse(file string, content []byte, inCluster bool) (*Config, error) {

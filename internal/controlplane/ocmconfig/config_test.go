@@ -54,7 +54,10 @@ func TestDefaults(t *testing.T) {
 		if want := filepath.Join(o.Dir, FileName); got.File != want {
 			t.Errorf("%s: file %q, want %q", name, got.File, want)
 		}
-		got.File = ""
+		if !got.NotFound {
+			t.Errorf("%s: it does not say that there is no file", name)
+		}
+		got.File, got.NotFound = "", false
 		if !reflect.DeepEqual(got, defaults()) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -62,6 +65,36 @@ func TestDefaults(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	if _, err := Load(Options{Dir: missing, Explicit: true}); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a named folder that does not exist: %v", err)
+	}
+}
+
+// SC-03: in a folder that is named, a configuration under another name is a mistake.
+func TestOtherFiles(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files   []string
+		unnamed bool
+		refused string
+	}{
+		"another extension": {files: []string{"ocmconfig.yml"}, refused: "there is no ocmconfig.yaml, only ocmconfig.yml;"},
+		"other names":       {files: []string{"config.yaml", "hub.yml"}, refused: "there is no ocmconfig.yaml, only config.yaml, hub.yml;"},
+		"beside the file":   {files: []string{"audit.yaml", FileName}},
+		"no configuration":  {files: []string{"ca.crt"}},
+		"default folder":    {files: []string{"config.yaml"}, unnamed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for _, file := range test.files {
+				if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Load(Options{Dir: dir, Explicit: !test.unnamed})
+			if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Errorf("error %v, want %q", err, test.refused)
+			}
+		})
 	}
 }
 
