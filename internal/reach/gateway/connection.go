@@ -280,6 +280,7 @@ func (g *Gateway) handler() cache.ResourceEventHandler {
 			}
 			if secret, ok := last.(*corev1.Secret); ok {
 				g.connections.gone(secret.Name)
+				forgetRequests(secret.Name)
 			}
 		},
 	}

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -31,10 +33,15 @@ var (
 
 func init() { metrics.Registry.MustRegister(requestsByResource, requestsByCluster, requestDuration) }
 
+// forgetRequests ends the series of a cluster that is gone.
+func forgetRequests(cluster string) {
+	requestsByCluster.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
+}
+
 // observedWriter counts an answer when it starts, for it may take hours until it ends.
 type observedWriter struct {
 	http.ResponseWriter
-	cluster  string
+	to       *connection
 	about    *request.RequestInfo
 	started  time.Time
 	observed bool
@@ -53,7 +60,9 @@ func (w *observedWriter) observe(status int) {
 		resource = w.about.Resource
 	}
 	requestsByResource.WithLabelValues(resource, w.about.Verb, code).Inc()
-	requestsByCluster.WithLabelValues(w.cluster, code).Inc()
+	if !errors.Is(context.Cause(w.to.ctx), errSecretDeleted) {
+		requestsByCluster.WithLabelValues(w.to.cluster.Name, code).Inc()
+	}
 	requestDuration.WithLabelValues(resource, w.about.Verb).Observe(time.Since(w.started).Seconds())
 }
 

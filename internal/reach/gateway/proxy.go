@@ -287,7 +287,7 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(f.to.ctx, func() { cancel(context.Cause(f.to.ctx)) })() //nolint:contextcheck // it is that of the cluster
-	observed := &observedWriter{ResponseWriter: w, cluster: f.to.cluster.Name, about: f.about, started: time.Now()}
+	observed := &observedWriter{ResponseWriter: w, to: f.to, about: f.about, started: time.Now()}
 	reverse := &httputil.ReverseProxy{
 		Rewrite:        f.rewrite,
 		Transport:      f.transport(r),
