@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
@@ -21,20 +22,39 @@ import (
 func TestLoggedConfiguration(t *testing.T) {
 	t.Parallel()
 	const file = "/hub/ocmconfig.yaml"
+	embedded, external := ocmconfig.Config{}, ocmconfig.Config{}
+	embedded.Etcd.Mode, external.Etcd.Mode = ocmconfig.EtcdEmbed, ocmconfig.EtcdExternal
+	etcdFlags := []string{"--embedded-etcd-directory=/etcd", "--embedded-etcd-client-port=2379", "--embedded-etcd-peer-port=2380",
+		"--embedded-etcd-wal-size-bytes=1", "--embedded-etcd-quota-bytes=1"}
+	selfFlags := []string{"--self-management-cluster-name=local", "--self-management-kubeconfig=file"}
 	for name, test := range map[string]struct {
+		args   []string
 		config ocmconfig.Config
 		lines  []string // what they hold
 	}{
-		"a file": {config: ocmconfig.Config{}},
+		"a file":        {config: embedded},
+		"embedded etcd": {config: embedded, args: etcdFlags},
+		"external etcd": {config: external, args: etcdFlags, lines: []string{
+			`"--embedded-etcd-client-port" "reason"="etcd.mode in /hub/ocmconfig.yaml is external"`, `"--embedded-etcd-directory"`,
+			`"--embedded-etcd-peer-port"`, `"--embedded-etcd-quota-bytes"`, `"--embedded-etcd-wal-size-bytes"`}},
+		"self-management": {config: external, args: append([]string{"--self-management"}, selfFlags...)},
+		"no self-management": {config: embedded, args: selfFlags, lines: []string{
+			`"--self-management-cluster-name" "reason"="--self-management is not set"`, `"--self-management-kubeconfig"`}},
 		"no file": {config: ocmconfig.Config{NotFound: true, DataDirectory: "/.ocm"},
 			lines: []string{`"There is no configuration file; the defaults apply" "file"="/hub/ocmconfig.yaml" "dataDirectory"="/.ocm"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := serverFlags{}
+			f, flags := serverFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+			f.selfManagement.add(flags)
+			controlplane.NewOptions().AddFlags(flags)
+			if err := flags.Parse(test.args); err != nil {
+				t.Fatal(err)
+			}
 			test.config.File = file
 			var lines []string
-			f.logConfiguration(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), &test.config)
+			f.logConfiguration(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), flags,
+				&test.config)
 			if !slices.EqualFunc(lines, test.lines, strings.Contains) {
 				t.Errorf("logged %q, want %q", lines, test.lines)
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -138,7 +140,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err := f.checkEtcd(flags, o); err != nil {
 		return err
 	}
-	f.logConfiguration(klog.FromContext(ctx), o.Config)
+	f.logConfiguration(klog.FromContext(ctx), flags, o.Config)
 	o.CRDs = crds.Hub()
 	o.Webhooks = map[types.NamespacedName]http.Handler{conversionWebhook: conversion.Handler()}
 	admissionOptions, err := f.admission.options(f.hub.gates)
@@ -187,11 +189,19 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	return nil
 }
 
-// logConfiguration tells of a configuration without effect on the hub.
-func (f *serverFlags) logConfiguration(logger logr.Logger, config *ocmconfig.Config) {
+// logConfiguration tells of a configuration without effect on the hub: a file that is not there, and flags that others switch off.
+func (f *serverFlags) logConfiguration(logger logr.Logger, flags *pflag.FlagSet, config *ocmconfig.Config) {
 	if config.NotFound {
 		logger.Info("There is no configuration file; the defaults apply", "file", config.File, "dataDirectory", config.DataDirectory)
 	}
+	flags.Visit(func(flag *pflag.Flag) {
+		switch {
+		case strings.HasPrefix(flag.Name, "embedded-etcd-") && config.Etcd.Mode != ocmconfig.EtcdEmbed:
+			ignoredflags.LogOne(logger, flag.Name, fmt.Sprintf("etcd.mode in %s is %s", config.File, config.Etcd.Mode))
+		case strings.HasPrefix(flag.Name, flagSelfManagement+"-") && !f.selfManagement.on:
+			ignoredflags.LogOne(logger, flag.Name, "--"+flagSelfManagement+" is not set")
+		}
+	})
 }
 
 // beforeReady also calls f when the controllers run, before the hub is ready.

@@ -54,8 +54,13 @@ func (f *Flags) Used() []string { return slices.Sorted(maps.Keys(f.set)) }
 // Log tells of the flags that were set.
 func (f *Flags) Log(logger logr.Logger) {
 	for _, name := range f.Used() {
-		logger.Info("A flag is accepted and changes nothing", "flag", "--"+name, "reason", f.set[name])
+		LogOne(logger, name, f.set[name])
 	}
+}
+
+// LogOne tells of a flag that was set and changes nothing.
+func LogOne(logger logr.Logger, name, why string) {
+	logger.Info("A flag is accepted and changes nothing", "flag", "--"+name, "reason", why)
 }
 
 // recorded is a value that tells when it is set.
