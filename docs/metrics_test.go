@@ -89,6 +89,24 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// TestRequestsToClusters has alerts about requests to the hub leave out those that clusters answer, or fail to.
+func TestRequestsToClusters(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofAnyResource := regexp.MustCompile(`apiserver_request_total\{[^}]*resource!=""[^}]*\}`).FindAllString(string(content), -1)
+	if len(ofAnyResource) == 0 {
+		t.Errorf("no alert of %s is about requests for any resource", alertsFile)
+	}
+	for _, selector := range ofAnyResource {
+		if !strings.Contains(selector, `subresource!="proxy"`) {
+			t.Errorf("%s also selects requests to clusters", selector)
+		}
+	}
+}
+
 func readMetricsPage(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile("metrics.md")
