@@ -23,10 +23,11 @@ import (
 )
 
 const (
-	// probeWorkers bounds how many clusters are probed at the same time.
-	probeWorkers = 10
+	// probeWorkers bounds how many clusters are probed at the same time. Those that do not answer keep theirs until the time is up.
+	probeWorkers = 100
 	probeTimeout = 10 * time.Second
 	// healthyInterval and unhealthyInterval are how often a cluster is probed, if nothing else has it probed: there is no event when one goes.
+	// The latter doubles with each failure in a row, up to the former, so that those that do not answer leave workers to the others.
 	healthyInterval   = time.Minute
 	unhealthyInterval = 5 * time.Second
 	// intervalJitter spreads clusters whose probes started together.
@@ -39,23 +40,37 @@ const (
 
 // probes are the clusters to probe. They wait in a queue until a worker takes them.
 type probes struct {
-	queue   workqueue.TypedDelayingInterface[string]
-	opened  chan struct{}
-	opening sync.Once
+	queue    workqueue.TypedDelayingInterface[string]
+	failures workqueue.TypedRateLimiter[string]
+	opened   chan struct{}
+	opening  sync.Once
 }
 
 func newProbes() *probes {
 	return &probes{
-		queue:  workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: "clustergateways"}),
-		opened: make(chan struct{}),
+		queue:    workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: "clustergateways"}),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[string](unhealthyInterval, healthyInterval),
+		opened:   make(chan struct{}),
 	}
 }
 
 // open says that there is a client to write with.
 func (p *probes) open() { p.opening.Do(func() { close(p.opened) }) }
 
-// now has a cluster probed at once.
-func (p *probes) now(cluster string) { p.queue.Add(cluster) }
+// now has a cluster probed at once, as one that has not failed yet.
+func (p *probes) now(cluster string) {
+	p.failures.Forget(cluster)
+	p.queue.Add(cluster)
+}
+
+// interval is that until the next probe of a cluster, after one with this result.
+func (p *probes) interval(cluster string, healthy bool) time.Duration {
+	if healthy {
+		p.failures.Forget(cluster)
+		return healthyInterval
+	}
+	return p.failures.When(cluster)
+}
 
 // TunnelChanged has a cluster probed: its tunnel has come or gone.
 func (g *Gateway) TunnelChanged(cluster string) { g.probes.now(cluster) }
@@ -95,16 +110,14 @@ func (g *Gateway) probeNext(ctx context.Context, cluster string) {
 	}
 	secret, err := backend.secrets.Get(cluster)
 	if err != nil {
+		g.probes.failures.Forget(cluster)
 		return // it has gone
 	}
 	found := g.connections.to(secret).probe(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	interval := unhealthyInterval
-	if found.Healthy {
-		interval = healthyInterval
-	}
+	interval := g.probes.interval(cluster, found.Healthy)
 	if err := backend.report(ctx, secret, found); err != nil {
 		interval = unhealthyInterval
 		klog.FromContext(ctx).Error(err, "Cannot write down how a cluster is", "cluster", cluster)
