@@ -60,15 +60,8 @@ func clusterOf(entry *ekstypes.AccessEntry) string {
 
 // grant gives a cluster access, in place of the holder. It changes nothing that is as it should be.
 func (a *Access) grant(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
-	made, err := a.ensureRole(ctx, pair)
-	if err != nil {
+	if err := a.ensureRole(ctx, pair); err != nil {
 		return err
-	}
-	if made {
-		// An entry is for the role that had the name when it was made, and not for a later one.
-		if err := a.deleteEntry(ctx, pair.HubRole()); err != nil {
-			return err
-		}
 	}
 	return a.ensureEntry(ctx, cluster, owner, pair)
 }
@@ -97,33 +90,22 @@ func (a *Access) tagsOf(pair ekscluster.Pair) map[string]string {
 	return tags
 }
 
-// ensureRole reports whether it has made the role.
-func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) (made bool, err error) {
+func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) error {
 	name, want := pair.HubRole(), a.tagsOf(pair)
 	trust, err := pair.TrustPolicy()
 	if err != nil {
-		return false, err
+		return err
 	}
 	got, err := a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
 	if is[*iamtypes.NoSuchEntityException](err) {
-		_, err := a.iam.CreateRole(ctx, &iam.CreateRoleInput{
-			RoleName: &name, AssumeRolePolicyDocument: &trust, Tags: iamTags(want),
-			Description: aws.String("The agent of " + pair.Managed.ARN() + " on the hub"),
-		})
-		if is[*iamtypes.MalformedPolicyDocumentException](err) {
-			return false, fmt.Errorf("create IAM role %s, which %s may assume; see whether that role exists: %w", name, pair.ManagedRoleARN(), err)
-		}
-		if err != nil {
-			return false, fmt.Errorf("create IAM role %s: %w", name, err)
-		}
-		return true, nil
+		return a.createRole(ctx, pair, trust)
 	}
 	if err != nil {
-		return false, fmt.Errorf("get IAM role %s: %w", name, err)
+		return fmt.Errorf("get IAM role %s: %w", name, err)
 	}
 	if !samePolicy(aws.ToString(got.Role.AssumeRolePolicyDocument), trust) {
 		if _, err := a.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: &name, PolicyDocument: &trust}); err != nil {
-			return false, fmt.Errorf("update who may assume IAM role %s: %w", name, err)
+			return fmt.Errorf("update who may assume IAM role %s: %w", name, err)
 		}
 	}
 	for _, tag := range got.Role.Tags {
@@ -132,12 +114,32 @@ func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) (made boo
 		}
 	}
 	if len(want) == 0 {
-		return false, nil
+		return nil
 	}
 	if _, err := a.iam.TagRole(ctx, &iam.TagRoleInput{RoleName: &name, Tags: iamTags(want)}); err != nil {
-		return false, fmt.Errorf("tag IAM role %s: %w", name, err)
+		return fmt.Errorf("tag IAM role %s: %w", name, err)
 	}
-	return false, nil
+	return nil
+}
+
+// createRole makes the role, and before that deletes the access entry by its name: an entry is for the role that had the name when it was
+// made, and not for a later one. Once there is the role, nothing tells that its entry is an earlier one's.
+func (a *Access) createRole(ctx context.Context, pair ekscluster.Pair, trust string) error {
+	name := pair.HubRole()
+	if err := a.deleteEntry(ctx, name); err != nil {
+		return err
+	}
+	_, err := a.iam.CreateRole(ctx, &iam.CreateRoleInput{
+		RoleName: &name, AssumeRolePolicyDocument: &trust, Tags: iamTags(a.tagsOf(pair)),
+		Description: aws.String("The agent of " + pair.Managed.ARN() + " on the hub"),
+	})
+	if is[*iamtypes.MalformedPolicyDocumentException](err) {
+		return fmt.Errorf("create IAM role %s, which %s may assume; see whether that role exists: %w", name, pair.ManagedRoleARN(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("create IAM role %s: %w", name, err)
+	}
+	return nil
 }
 
 func iamTags(tags map[string]string) (all []iamtypes.Tag) {

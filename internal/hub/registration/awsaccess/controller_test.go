@@ -170,7 +170,7 @@ func TestGrant(t *testing.T) {
 		}, []string{"UpdateAccessEntry"}},
 		"entry": {func(_ map[string]awstest.Role, entries map[string]awstest.Entry) { delete(entries, arn) }, []string{"CreateAccessEntry"}},
 		"role": {func(roles map[string]awstest.Role, _ map[string]awstest.Entry) { delete(roles, s.pair.HubRole()) },
-			[]string{"CreateRole", "DeleteAccessEntry", "CreateAccessEntry"}},
+			[]string{"DeleteAccessEntry", "CreateRole", "CreateAccessEntry"}},
 	} {
 		s.aws.Change(test.change)
 		s.mustReconcile("c1")
@@ -266,6 +266,32 @@ func TestFail(t *testing.T) {
 	s.aws.Refuse("")
 	s.mustReconcile("c1")
 	s.wantCondition("c1", fleet.ReasonAWSAccessGranted, "")
+}
+
+// RG-52: wherever the hub is interrupted as it makes a role anew, it deletes the access entry of the former role: that does not let in the
+// agent, which has the new one.
+func TestFormerRole(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []string{"DeleteAccessEntry", "CreateRole", "CreateAccessEntry"} {
+		t.Run(refused, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, accepted("c1", pairOf("spoke1")))
+			s.mustReconcile("c1")
+			s.aws.Change(func(roles map[string]awstest.Role, _ map[string]awstest.Entry) { delete(roles, s.pair.HubRole()) })
+			s.aws.Writes()
+			s.aws.Refuse(refused)
+			if err := s.reconcile("c1"); err == nil {
+				t.Error("no error")
+			}
+			s.wantCondition("c1", fleet.ReasonAWSRequestFailed, "")
+			s.aws.Refuse("")
+			s.mustReconcile("c1")
+			if got := s.aws.Writes(); !slices.Equal(got, []string{"DeleteAccessEntry", "CreateRole", "CreateAccessEntry"}) {
+				t.Errorf("requests %q", got)
+			}
+			s.wantCondition("c1", fleet.ReasonAWSAccessGranted, "")
+		})
+	}
 }
 
 // RG-52: a denied cluster keeps its access until it has finished its works, and one that is cut off loses it at once.
