@@ -41,6 +41,10 @@ const workers = 4
 // resync is after how long what AWS has is compared again, as there is no watch of it. It is spread over half as long again.
 const resync = time.Hour
 
+// again is after how long a cluster that is refused for another one is looked at again: in whatever way that one loses its access. It is
+// spread over half as long again.
+const again = time.Minute
+
 // Options configure the controller.
 type Options struct {
 	// Access is how to reach AWS. Without it, no cluster gets access, and clusters that had it are let go.
@@ -66,7 +70,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("registration-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-awsaccess").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Either(concerns))).
-		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfSameARN),
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfSameRole),
 			builder.WithPredicates(deletions())).
 		Watches(&rbacv1.Role{}, handler.EnqueueRequestsFromMapFunc(clusterOfRemainingWorks)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
@@ -84,18 +88,18 @@ func deletions() predicate.Predicate {
 	return no
 }
 
-// clustersOfSameARN maps a cluster that has gone to those that had no access because it had.
-func (c *Controller) clustersOfSameARN(ctx context.Context, o client.Object) (requests []reconcile.Request) {
-	arn := o.GetAnnotations()[fleet.AnnotationManagedClusterARN]
+// clustersOfSameRole maps a cluster that has gone to those that had no access because it had.
+func (c *Controller) clustersOfSameRole(ctx context.Context, o client.Object) (requests []reconcile.Request) {
+	suffix := o.GetAnnotations()[fleet.AnnotationManagedClusterIAMRoleSuffix]
 	clusters := &clusterv1.ManagedClusterList{}
-	if arn == "" {
+	if suffix == "" {
 		return nil
 	}
 	if err := c.client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Clusters that may have access now are looked at when they change", "arn", arn)
+		log.FromContext(ctx).Error(err, "Clusters that may have access now are looked at later", "suffix", suffix)
 	}
 	for i := range clusters.Items {
-		if clusters.Items[i].Annotations[fleet.AnnotationManagedClusterARN] == arn {
+		if clusters.Items[i].Annotations[fleet.AnnotationManagedClusterIAMRoleSuffix] == suffix {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&clusters.Items[i])})
 		}
 	}
@@ -166,12 +170,14 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	switch other, err := c.ownsEntry(ctx, owner, cluster.Name, pair); {
+	switch other, err := c.holder(ctx, owner, cluster.Name, pair); {
 	case err != nil:
 		return ctrl.Result{}, err
-	case other:
-		return ctrl.Result{}, c.refuse(ctx, cluster, fmt.Errorf(
-			"%s is ManagedCluster %s already, and has access as that; delete one of the two", pair.Managed.ARN(), owner))
+	case other != nil:
+		if err := c.refuse(ctx, cluster, taken(other, pair)); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: wait.Jitter(again, 0.5)}, nil
 	}
 	if earlier := cluster.Annotations[fleet.AnnotationAWSRole]; earlier != pair.HubRole() {
 		if err := c.take(ctx, cluster, earlier); err != nil {
@@ -188,17 +194,32 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 		fmt.Sprintf("%s has access as IAM role %s", pair.Managed.ARN(), pair.HubRoleARN()))
 }
 
-// ownsEntry reports whether another ManagedCluster of the same cluster of EKS has the access entry: a second one would shut it out.
-func (c *Controller) ownsEntry(ctx context.Context, owner, cluster string, pair eks.Pair) (bool, error) {
+// holder is another ManagedCluster that has the access entry, and would be shut out by this one; nil if there is none.
+func (c *Controller) holder(ctx context.Context, owner, cluster string, pair eks.Pair) (*clusterv1.ManagedCluster, error) {
 	if owner == "" || owner == cluster {
-		return false, nil
+		return nil, nil
 	}
 	other := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: owner}, other); err != nil {
-		return false, client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
-	accepted := other.Spec.HubAcceptsClient && other.Annotations[fleet.AnnotationManagedClusterARN] == pair.Managed.ARN()
-	return accepted || other.Annotations[fleet.AnnotationAWSRole] == pair.HubRole(), nil
+	if other.Annotations[fleet.AnnotationAWSRole] == pair.HubRole() {
+		return other, nil
+	}
+	claimed, err := eks.Verify(c.Access.hub, other.Annotations)
+	if err == nil && claimed.HubRole() == pair.HubRole() && other.Spec.HubAcceptsClient {
+		return other, nil
+	}
+	return nil, nil
+}
+
+// taken says why a cluster gets no access while another ManagedCluster has it.
+func taken(holder *clusterv1.ManagedCluster, pair eks.Pair) error {
+	if arn := holder.Annotations[fleet.AnnotationManagedClusterARN]; arn != pair.Managed.ARN() {
+		return fmt.Errorf("%s has the same IAM role as %q, which has access as ManagedCluster %s, as account and name are the same; "+
+			"register one of the two by another driver, or delete it", pair.Managed.ARN(), arn, holder.Name)
+	}
+	return fmt.Errorf("%s is ManagedCluster %s already, and has access as that; delete one of the two", pair.Managed.ARN(), holder.Name)
 }
 
 // record comes before anything is made in AWS.

@@ -1,9 +1,11 @@
 package awsaccess_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,6 +230,56 @@ func TestSecondClusterOfSameARN(t *testing.T) {
 	if entry, _ := s.aws.Entry(s.pair.HubRole()); entry.Username != "open-cluster-management:c2" {
 		t.Errorf("access entry %+v", entry)
 	}
+}
+
+// RG-52: of two clusters with the same role, be they the same cluster or of the same account and name, the second one gets access by itself
+// once the first one has none any more.
+func TestHolderLosesAccess(t *testing.T) {
+	t.Parallel()
+	elsewhere := pairOf("spoke1")
+	elsewhere.Managed.Region = "eu-west-1"
+	for name, holder := range map[string]struct {
+		pair eks.Pair
+		want string
+	}{
+		"the same cluster":             {pairOf("spoke1"), "is ManagedCluster c1 already"},
+		"of the same account and name": {elsewhere, "as account and name are the same"},
+	} {
+		for how, lose := range map[string]func(*clusterv1.ManagedCluster){
+			"cut off": func(c *clusterv1.ManagedCluster) {
+				c.Labels = map[string]string{fleet.LabelCutOff: fleet.LabelTrue}
+				c.Spec.HubAcceptsClient = false
+			},
+			"corrected": func(c *clusterv1.ManagedCluster) { maps.Copy(c.Annotations, pairOf("spoke2").Annotations()) },
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				s := newScene(t, accepted("c1", holder.pair), accepted("c2", pairOf("spoke1")))
+				s.mustReconcile("c1")
+				result, err := s.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "c2"}})
+				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > 2*time.Minute {
+					t.Errorf("looked at again after %v, %v", result.RequeueAfter, err)
+				}
+				s.wantCondition("c2", fleet.ReasonAWSIdentityRefused, holder.want)
+				s.edit("c1", lose)
+				s.mustReconcile("c1")
+				s.mustReconcile("c2")
+				s.wantCondition("c2", fleet.ReasonAWSAccessGranted, "")
+			})
+		}
+	}
+}
+
+// RG-52: without a record of who has the role, as hubs of the original have none, an accepted cluster keeps its access.
+func TestHolderWithoutRecord(t *testing.T) {
+	t.Parallel()
+	elsewhere := pairOf("spoke1")
+	elsewhere.Managed.Region = "eu-west-1"
+	s := newScene(t, accepted("c1", elsewhere), accepted("c2", pairOf("spoke1")))
+	s.mustReconcile("c1")
+	s.edit("c1", func(c *clusterv1.ManagedCluster) { delete(c.Annotations, fleet.AnnotationAWSRole) })
+	s.mustReconcile("c2")
+	s.wantCondition("c2", fleet.ReasonAWSIdentityRefused, "as account and name are the same")
 }
 
 // RG-52: an access entry by the bare name of the cluster, as hubs of the original make them, becomes one by a name that no person has.
