@@ -47,23 +47,53 @@ func NewAccess(
 // clusterOf is the cluster that a role acts for on the hub, by the user of its access entry; empty if it has none.
 func (a *Access) clusterOf(ctx context.Context, role string) (string, error) {
 	entry, err := a.entry(ctx, role)
-	if err != nil || entry == nil {
-		return "", err
-	}
-	return clusterOf(entry), nil
+	return clusterOf(entry), err
 }
 
-// clusterOf is the cluster whose access entry it is. The user of one that a hub of the original has made is the bare name.
+// clusterOf is the cluster whose access entry it is; empty for none. The user of one that a hub of the original has made is the bare name.
 func clusterOf(entry *ekstypes.AccessEntry) string {
+	if entry == nil {
+		return ""
+	}
 	return strings.TrimPrefix(aws.ToString(entry.Username), fleet.AWSClusterUser(""))
 }
 
-// grant gives a cluster access, in place of the holder. It changes nothing that is as it should be.
+// grant gives a cluster access, in place of the holder. It changes nothing that is as it should be, and reads before it changes: after a
+// readError, all is as before.
 func (a *Access) grant(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
-	if err := a.ensureRole(ctx, pair); err != nil {
+	role, err := a.role(ctx, pair.HubRole())
+	if err != nil {
 		return err
 	}
-	return a.ensureEntry(ctx, cluster, owner, pair)
+	entry, err := a.entry(ctx, pair.HubRole())
+	if err != nil {
+		return err
+	}
+	if now := clusterOf(entry); now != "" && now != cluster && now != owner {
+		return fmt.Errorf("the access entry of %s in EKS cluster %s has become that of %q meanwhile", pair.HubRoleARN(), a.hub.Name, now)
+	}
+	if role == nil {
+		return a.create(ctx, cluster, pair)
+	}
+	if err := a.updateRole(ctx, role, pair); err != nil {
+		return err
+	}
+	if entry == nil {
+		return a.createEntry(ctx, cluster, pair)
+	}
+	return a.updateEntry(ctx, entry, cluster, pair)
+}
+
+// create makes the role and its access entry, and before that deletes an entry by its name: an entry is for the role that had the name when
+// it was made, and not for a later one. Once there is the role, nothing tells that its entry is an earlier one's.
+func (a *Access) create(ctx context.Context, cluster string, pair ekscluster.Pair) error {
+	if err := a.deleteEntry(ctx, pair.HubRole()); err != nil {
+		return err
+	}
+	if err := a.createRole(ctx, pair); err != nil {
+		return err
+	}
+	return a.createEntry(ctx, cluster, pair)
 }
 
 // revoke takes away what grant has made. The entry goes first: it is what lets the cluster in.
@@ -90,25 +120,49 @@ func (a *Access) tagsOf(pair ekscluster.Pair) map[string]string {
 	return tags
 }
 
-func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) error {
+// role is nil if there is none.
+func (a *Access) role(ctx context.Context, name string) (*iamtypes.Role, error) {
+	got, err := a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
+	if is[*iamtypes.NoSuchEntityException](err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, readError{fmt.Errorf("get IAM role %s: %w", name, err)}
+	}
+	return got.Role, nil
+}
+
+func (a *Access) createRole(ctx context.Context, pair ekscluster.Pair) error {
+	name := pair.HubRole()
+	trust, err := pair.TrustPolicy()
+	if err != nil {
+		return err
+	}
+	_, err = a.iam.CreateRole(ctx, &iam.CreateRoleInput{
+		RoleName: &name, AssumeRolePolicyDocument: &trust, Tags: iamTags(a.tagsOf(pair)),
+		Description: aws.String("The agent of " + pair.Managed.ARN() + " on the hub"),
+	})
+	if is[*iamtypes.MalformedPolicyDocumentException](err) {
+		return fmt.Errorf("create IAM role %s, which %s may assume; see whether that role exists: %w", name, pair.ManagedRoleARN(), err)
+	}
+	if err != nil {
+		return fmt.Errorf("create IAM role %s: %w", name, err)
+	}
+	return nil
+}
+
+func (a *Access) updateRole(ctx context.Context, role *iamtypes.Role, pair ekscluster.Pair) error {
 	name, want := pair.HubRole(), a.tagsOf(pair)
 	trust, err := pair.TrustPolicy()
 	if err != nil {
 		return err
 	}
-	got, err := a.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
-	if is[*iamtypes.NoSuchEntityException](err) {
-		return a.createRole(ctx, pair, trust)
-	}
-	if err != nil {
-		return fmt.Errorf("get IAM role %s: %w", name, err)
-	}
-	if !samePolicy(aws.ToString(got.Role.AssumeRolePolicyDocument), trust) {
+	if !samePolicy(aws.ToString(role.AssumeRolePolicyDocument), trust) {
 		if _, err := a.iam.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: &name, PolicyDocument: &trust}); err != nil {
 			return fmt.Errorf("update who may assume IAM role %s: %w", name, err)
 		}
 	}
-	for _, tag := range got.Role.Tags {
+	for _, tag := range role.Tags {
 		if want[aws.ToString(tag.Key)] == aws.ToString(tag.Value) {
 			delete(want, aws.ToString(tag.Key))
 		}
@@ -118,26 +172,6 @@ func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) error {
 	}
 	if _, err := a.iam.TagRole(ctx, &iam.TagRoleInput{RoleName: &name, Tags: iamTags(want)}); err != nil {
 		return fmt.Errorf("tag IAM role %s: %w", name, err)
-	}
-	return nil
-}
-
-// createRole makes the role, and before that deletes the access entry by its name: an entry is for the role that had the name when it was
-// made, and not for a later one. Once there is the role, nothing tells that its entry is an earlier one's.
-func (a *Access) createRole(ctx context.Context, pair ekscluster.Pair, trust string) error {
-	name := pair.HubRole()
-	if err := a.deleteEntry(ctx, name); err != nil {
-		return err
-	}
-	_, err := a.iam.CreateRole(ctx, &iam.CreateRoleInput{
-		RoleName: &name, AssumeRolePolicyDocument: &trust, Tags: iamTags(a.tagsOf(pair)),
-		Description: aws.String("The agent of " + pair.Managed.ARN() + " on the hub"),
-	})
-	if is[*iamtypes.MalformedPolicyDocumentException](err) {
-		return fmt.Errorf("create IAM role %s, which %s may assume; see whether that role exists: %w", name, pair.ManagedRoleARN(), err)
-	}
-	if err != nil {
-		return fmt.Errorf("create IAM role %s: %w", name, err)
 	}
 	return nil
 }
@@ -170,29 +204,24 @@ func (a *Access) entry(ctx context.Context, role string) (*ekstypes.AccessEntry,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get the access entry of %s in EKS cluster %s: %w", arn, a.hub.Name, err)
+		return nil, readError{fmt.Errorf("get the access entry of %s in EKS cluster %s: %w", arn, a.hub.Name, err)}
 	}
 	return got.AccessEntry, nil
 }
 
-func (a *Access) ensureEntry(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
-	arn, user, groups, want := pair.HubRoleARN(), fleet.AWSClusterUser(cluster), []string{fleet.AWSClusterGroup(cluster)}, a.tagsOf(pair)
-	entry, err := a.entry(ctx, pair.HubRole())
+func (a *Access) createEntry(ctx context.Context, cluster string, pair ekscluster.Pair) error {
+	arn, user, groups := pair.HubRoleARN(), fleet.AWSClusterUser(cluster), []string{fleet.AWSClusterGroup(cluster)}
+	_, err := a.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
+		ClusterName: &a.hub.Name, PrincipalArn: &arn, Username: &user, KubernetesGroups: groups, Tags: a.tagsOf(pair),
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("create the access entry of %s in EKS cluster %s: %w", arn, a.hub.Name, err)
 	}
-	if entry == nil {
-		_, err := a.eks.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
-			ClusterName: &a.hub.Name, PrincipalArn: &arn, Username: &user, KubernetesGroups: groups, Tags: want,
-		})
-		if err != nil {
-			return fmt.Errorf("create the access entry of %s in EKS cluster %s: %w", arn, a.hub.Name, err)
-		}
-		return nil
-	}
-	if now := clusterOf(entry); now != cluster && now != owner {
-		return fmt.Errorf("the access entry of %s in EKS cluster %s has become that of %q meanwhile", arn, a.hub.Name, now)
-	}
+	return nil
+}
+
+func (a *Access) updateEntry(ctx context.Context, entry *ekstypes.AccessEntry, cluster string, pair ekscluster.Pair) error {
+	arn, user, groups, want := pair.HubRoleARN(), fleet.AWSClusterUser(cluster), []string{fleet.AWSClusterGroup(cluster)}, a.tagsOf(pair)
 	if aws.ToString(entry.Username) != user || !slices.Equal(entry.KubernetesGroups, groups) {
 		_, err := a.eks.UpdateAccessEntry(ctx, &eks.UpdateAccessEntryInput{
 			ClusterName: &a.hub.Name, PrincipalArn: &arn, Username: &user, KubernetesGroups: groups,
@@ -226,7 +255,14 @@ func is[T error](err error) bool {
 	return errors.As(err, &kind)
 }
 
-var requestID = regexp.MustCompile(`, RequestID: [^,]*`)
+// readError is the error of a request that was to change nothing.
+type readError struct{ error }
 
-// stable is an error without what differs each time that the same is refused, as it is written to a status.
-func stable(err error) string { return requestID.ReplaceAllString(err.Error(), "") }
+func (e readError) Unwrap() error { return e.error }
+
+// varying is what differs each time that the same is refused, or fails: the request, the session of a role, which is named by the time, and
+// the port of a connection.
+var varying = regexp.MustCompile(`, RequestID: [^,]*|(:assumed-role/[^/\s]+)/\S+|:\d+(->)`)
+
+// stable is an error as it is written to a status, without what varies.
+func stable(err error) string { return varying.ReplaceAllString(err.Error(), "$1$2") }

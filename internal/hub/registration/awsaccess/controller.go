@@ -168,7 +168,7 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	}
 	owner, err := c.Access.clusterOf(ctx, pair.HubRole())
 	if err != nil {
-		return ctrl.Result{}, c.fail(ctx, cluster, err)
+		return ctrl.Result{}, c.failToCompare(ctx, cluster, pair, err)
 	}
 	switch other, err := c.holder(ctx, owner, cluster.Name, pair); {
 	case err != nil:
@@ -187,11 +187,28 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := c.record(ctx, cluster, pair.HubRole()); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := c.Access.grant(ctx, cluster.Name, owner, pair); err != nil {
+	switch err := c.Access.grant(ctx, cluster.Name, owner, pair); {
+	case is[readError](err) && owner == cluster.Name:
+		return ctrl.Result{}, c.failToCompare(ctx, cluster, pair, err)
+	case err != nil:
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	return ctrl.Result{RequeueAfter: wait.Jitter(resync, 0.5)}, c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonAWSAccessGranted,
-		fmt.Sprintf("%s has access as IAM role %s", pair.Managed.ARN(), pair.HubRoleARN()))
+	return ctrl.Result{RequeueAfter: wait.Jitter(resync, 0.5)},
+		c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonAWSAccessGranted, granted(pair))
+}
+
+// granted is what the condition of a cluster with access says.
+func granted(pair eks.Pair) string {
+	return fmt.Sprintf("%s has access as IAM role %s", pair.Managed.ARN(), pair.HubRoleARN())
+}
+
+// failToCompare is fail where AWS does not say what it has. A cluster that was given access is taken to have it still.
+func (c *Controller) failToCompare(ctx context.Context, cluster *clusterv1.ManagedCluster, pair eks.Pair, cause error) error {
+	has := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionAWSAccess)
+	if has != nil && has.Status == metav1.ConditionTrue && has.Message == granted(pair) {
+		return cause
+	}
+	return c.fail(ctx, cluster, cause)
 }
 
 // holder is another ManagedCluster that has the access entry, and would be shut out by this one; nil if there is none.

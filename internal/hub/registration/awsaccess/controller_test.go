@@ -320,6 +320,52 @@ func TestFail(t *testing.T) {
 	s.wantCondition("c1", fleet.ReasonAWSAccessGranted, "")
 }
 
+// RG-52: while AWS does not say what it has, the hub tries again, and clusters that have access are not said to have none.
+func TestFailToCompare(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []string{"DescribeAccessEntry", "GetRole"} {
+		t.Run(refused, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, accepted("c1", pairOf("spoke1")), accepted("c2", pairOf("spoke2")))
+			s.mustReconcile("c1")
+			before := s.get("c1").ResourceVersion
+			s.aws.Refuse(refused)
+			if err := s.reconcile("c1"); err == nil {
+				t.Error("no error")
+			}
+			if after := s.get("c1").ResourceVersion; after != before {
+				t.Error("the cluster is written")
+			}
+			s.wantCondition("c1", fleet.ReasonAWSAccessGranted, "")
+			if err := s.reconcile("c2"); err == nil {
+				t.Error("no error of a cluster without access")
+			}
+			s.wantCondition("c2", fleet.ReasonAWSRequestFailed, "")
+			// What the condition says is about another cluster of EKS now.
+			s.edit("c1", func(c *clusterv1.ManagedCluster) { maps.Copy(c.Annotations, pairOf("spoke3").Annotations()) })
+			if err := s.reconcile("c1"); err == nil {
+				t.Error("no error of another cluster of EKS")
+			}
+			s.wantCondition("c1", fleet.ReasonAWSRequestFailed, "")
+		})
+	}
+}
+
+// RG-52: a cluster whose access entry has gone has no access, whatever else AWS does not say.
+func TestFailWithoutEntry(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, accepted("c1", pairOf("spoke1")))
+	s.mustReconcile("c1")
+	s.aws.Change(func(_ map[string]awstest.Role, entries map[string]awstest.Entry) {
+		delete(entries, s.pair.HubRoleARN())
+	})
+	s.aws.Refuse("GetRole")
+	if err := s.reconcile("c1"); err == nil {
+		t.Error("no error")
+	}
+	s.wantCondition("c1", fleet.ReasonAWSRequestFailed, "get IAM role")
+}
+
 // RG-52: wherever the hub is interrupted as it makes a role anew, it deletes the access entry of the former role: that does not let in the
 // agent, which has the new one.
 func TestFormerRole(t *testing.T) {
