@@ -85,12 +85,12 @@ func profileReads(o Options) []schema.GroupVersionResource {
 }
 
 func accessReads(o Options) []schema.GroupVersionResource {
-	reads := []schema.GroupVersionResource{managedClusterAddOns}
+	reads := []schema.GroupVersionResource{managedClusters, managedClusterAddOns}
 	if hasAccess(o) {
 		reads = append(reads, clusterProfiles)
 	}
 	if hasGitOps(o) {
-		reads = append(append(reads, managedClusters, placements, placementDecisions, gitOpsClusters), decisionReads(o)...)
+		reads = append(append(reads, placements, placementDecisions, gitOpsClusters), decisionReads(o)...)
 	}
 	return reads
 }

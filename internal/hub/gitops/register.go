@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 )
 
 // eventDelay is how long events about many clusters are collected.
@@ -111,7 +112,8 @@ func secretsOf(from cache.Cache, of handler.MapFunc) source.Source {
 
 // clusterChanged matches changes of what the Secret of a cluster says, and of whether there is one.
 func clusterChanged() predicate.Predicate {
-	return predicate.Or(predicates.Generation(), predicate.Predicate(predicate.LabelChangedPredicate{}), selected.ClusterChanged())
+	return predicate.Or(predicates.Generation(), predicate.Predicate(predicate.LabelChangedPredicate{}), selected.ClusterChanged(),
+		accessprovider.RegistrationChanged())
 }
 
 // refersTo reports whether a GitOpsCluster names a Placement.

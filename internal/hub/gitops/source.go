@@ -133,7 +133,7 @@ func (c *Controller) fromToken(ctx context.Context, cluster *clusterv1.ManagedCl
 // cluster.
 func (c *Controller) endpointOf(ctx context.Context, cluster *clusterv1.ManagedCluster,
 	ca []byte) (server string, verify []byte, err error) {
-	tunnel, err := accessprovider.IsReached(ctx, c.c, cluster.Name)
+	tunnel, err := accessprovider.IsReached(ctx, c.c, cluster)
 	if err != nil {
 		return "", nil, err
 	}

@@ -24,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -72,15 +74,26 @@ func Register(mgr ctrl.Manager, o Options) error {
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		return c.profiles(ctx, client.MatchingFields{indexCluster: o.GetNamespace()})
 	})
+	ofCluster := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return c.profiles(ctx, client.MatchingFields{indexCluster: o.GetName()})
+	})
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return c.profiles(ctx) })
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-clusterprofile-access").
 		For(&multiclusterv1alpha1.ClusterProfile{}, builder.WithPredicates(providersChanged())).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, ofAddOn, builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == fleet.AddOnClusterProxy }),
 			predicate.Or(predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
+		Watches(&clusterv1.ManagedCluster{}, ofCluster, builder.WithPredicates(RegistrationChanged())).
 		WatchesRawSource(source.Channel(o.Address.Changes(), all)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
+}
+
+// RegistrationChanged matches updates by which a cluster registers in a way that makes tunnels, or no longer does: see [IsReached].
+func RegistrationChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return eks.Claims(e.ObjectOld.GetAnnotations()) != eks.Claims(e.ObjectNew.GetAnnotations())
+	}}
 }
 
 // providersChanged matches profiles whose access providers differ after a change. Reports of the clusters do not matter.
@@ -114,7 +127,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !known || profile.Spec.ClusterManager.Name != Name || !profile.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	reached, err := IsReached(ctx, c.client, profile.Name)
+	reached, err := c.isReached(ctx, profile.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -132,10 +145,21 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.apply(ctx, profile, want)
 }
 
-// IsReached reports whether a cluster has the add-on with the tunnel, and of this hub.
-func IsReached(ctx context.Context, c client.Reader, cluster string) (bool, error) {
+func (c *Controller) isReached(ctx context.Context, name string) (bool, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return IsReached(ctx, c.client, cluster)
+}
+
+// IsReached reports whether a cluster has the add-on with the tunnel, and of this hub. Agents that register by AWS IAM make no tunnels.
+func IsReached(ctx context.Context, c client.Reader, cluster *clusterv1.ManagedCluster) (bool, error) {
+	if eks.Claims(cluster.Annotations) {
+		return false, nil
+	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
-	key := client.ObjectKey{Namespace: cluster, Name: fleet.AddOnClusterProxy}
+	key := client.ObjectKey{Namespace: cluster.Name, Name: fleet.AddOnClusterProxy}
 	err := c.Get(ctx, key, addOn)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -138,7 +138,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, everywhere, named, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&proxyv1alpha1.ClusterGatewayConfiguration{}, everywhere, named).
 		Watches(&authenticationv1beta1.ManagedServiceAccount{}, inNamespace).
-		Watches(&clusterv1.ManagedCluster{}, ofCluster, builder.WithPredicates(clusterMatters())).
+		Watches(&clusterv1.ManagedCluster{}, ofCluster, builder.WithPredicates(predicate.Or(
+			clusterMatters(), accessprovider.RegistrationChanged()))).
 		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, bySecret)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -378,7 +379,7 @@ func (c *Controller) desiredSecret(ctx context.Context, cluster *clusterv1.Manag
 			gatewayv1alpha1.KeyToken: token.Data[corev1.ServiceAccountTokenKey], gatewayv1alpha1.KeyCA: token.Data[corev1.ServiceAccountRootCAKey],
 		},
 	}
-	egress, err := c.egress(ctx, cluster.Name, configuration)
+	egress, err := c.egress(ctx, cluster, configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +401,7 @@ func (c *Controller) desiredSecret(ctx context.Context, cluster *clusterv1.Manag
 }
 
 // egress is how a cluster is reached.
-func (c *Controller) egress(ctx context.Context, cluster string,
+func (c *Controller) egress(ctx context.Context, cluster *clusterv1.ManagedCluster,
 	configuration *proxyv1alpha1.ClusterGatewayConfiguration) (proxyv1alpha1.EgressType, error) {
 	if configuration.Spec.Egress != nil {
 		return configuration.Spec.Egress.Type, nil

@@ -33,6 +33,13 @@ func cluster(accepted bool) *clusterv1.ManagedCluster {
 	return c
 }
 
+// byAWS is a cluster that registers by AWS IAM.
+func byAWS() *clusterv1.ManagedCluster {
+	c := cluster(true)
+	c.Annotations = map[string]string{"agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:123456789012:cluster/c1"}
+	return c
+}
+
 func entry(builtIn string) *addonv1beta1.ClusterManagementAddOn {
 	return &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "cluster-gateway",
 		Annotations: map[string]string{"capstan.io/built-in": builtIn}}}
@@ -86,6 +93,8 @@ func TestReconcile(t *testing.T) { // CG-07
 			"ClusterProxy  of-cluster-gateway", "Unknown WaitingForProbe"},
 		"not through the tunnel of another manager": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"),
 			addOn("cluster-proxy"), of}, "Const https://c1.example.com of-cluster-gateway", "Unknown WaitingForProbe"},
+		"without tunnels, by AWS IAM": {[]client.Object{byAWS(), entry("true"), addOn("cluster-gateway"), tunnel(), of},
+			"Const https://c1.example.com of-cluster-gateway", "Unknown WaitingForProbe"},
 		"as configured": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), tunnel(), token("other", isToken),
 			configured(proxyv1alpha1.ClusterGatewayConfigurationSpec{SecretNamespace: secretNamespace,
 				Egress: &proxyv1alpha1.ClusterGatewayTrafficEgress{Type: proxyv1alpha1.EgressDirect},
