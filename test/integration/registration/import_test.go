@@ -93,6 +93,7 @@ func TestImport(t *testing.T) {
 }
 
 // RG-47 HC-02: the rights in deploy/hub are enough for an import, with that to read the Secret which docs/joining.md has users grant.
+// Clusters of Cluster API are followed after an upgrade that no longer serves their version.
 func TestImportByHubInExistingCluster(t *testing.T) {
 	t.Parallel()
 	existing := env.StartSandbox(t)
@@ -133,6 +134,20 @@ func TestImportByHubInExistingCluster(t *testing.T) {
 	if strings.Contains(controllers.Log(), "forbidden") {
 		t.Errorf("a right is missing in deploy/hub/clusterimporter.yaml, or a policy says too much:\n%s", controllers.Log())
 	}
+
+	upgraded, err := json.Marshal(map[string]any{"spec": map[string]any{"versions": capiVersions("v1beta1", "v1beta2")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	framework.MergePatch(t, c, capiDefinition(), string(upgraded))
+	awaitServed(t, c, "v1beta2")
+	framework.Create(t, c, framework.AcceptedCluster("milan"))
+	framework.AwaitHubAccepted(t, c, "milan", metav1.ConditionTrue, "HubClusterAdminAccepted")
+	later := capiCluster("milan")
+	later.SetAPIVersion("cluster.x-k8s.io/v1beta2")
+	framework.Create(t, c, later)
+	setPhase(t, c, later, "Provisioned")
+	awaitImport(t, c, "milan", "KubeConfigGetFailed", "get Secret milan/milan-kubeconfig")
 }
 
 // awaitImport waits for what the condition of a ManagedCluster says. Secrets are not watched: it may take until the next attempt.
@@ -184,19 +199,38 @@ func checkInstalled(t *testing.T, hub *env.Server, s client.Client, name, cluste
 // serveClusterAPI has the API server serve Clusters of Cluster API, as far as the hub needs rights for them.
 func serveClusterAPI(t *testing.T, c client.Client) {
 	t.Helper()
-	open := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-	version := map[string]any{"name": "v1beta1", "served": true, "storage": true, "schema": open, "subresources": map[string]any{
-		"status": map[string]any{}}}
-	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": "cluster.x-k8s.io", "scope": "Namespaced", "versions": []any{version},
+	crd := capiDefinition()
+	crd.Object["spec"] = map[string]any{
+		"group": "cluster.x-k8s.io", "scope": "Namespaced", "versions": capiVersions("v1beta1"),
 		"names": map[string]any{"kind": "Cluster", "listKind": "ClusterList", "plural": "clusters", "singular": "cluster"},
-	}}}
+	}
+	framework.Create(t, c, crd)
+	awaitServed(t, c, "v1beta1")
+}
+
+func capiDefinition() *unstructured.Unstructured {
+	crd := &unstructured.Unstructured{Object: map[string]any{}}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	crd.SetName("clusters.cluster.x-k8s.io")
-	framework.Create(t, c, crd)
+	return crd
+}
+
+// capiVersions are versions of Clusters, of which the last one alone is served.
+func capiVersions(names ...string) (versions []any) {
+	open := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+	for i, name := range names {
+		last := i == len(names)-1
+		versions = append(versions, map[string]any{"name": name, "served": last, "storage": last, "schema": open,
+			"subresources": map[string]any{"status": map[string]any{}}})
+	}
+	return versions
+}
+
+func awaitServed(t *testing.T, c client.Client, version string) {
+	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta1", Kind: "ClusterList"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: version, Kind: "ClusterList"})
 		return c.List(ctx, list)
 	})
 }

@@ -95,13 +95,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	capi := func() (client.Reader, *unstructured.Unstructured) {
-		if reader := clusters.Reader(); reader != nil {
-			return reader, clusters.New()
-		}
-		return nil, nil
-	}
-	c := New(Clients{Client: mgr.GetClient(), Live: live, Clusters: capi}, mgr.GetEventRecorder("cluster-import-controller"), o)
+	c := New(Clients{Client: mgr.GetClient(), Live: live, Clusters: clusters.Object}, mgr.GetEventRecorder("cluster-import-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-import").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or(
 			predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{}), importRequested()))).
