@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/homedir"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // PlaygroundContext is the context of the hub in the kubeconfig that "capstan up" writes.
@@ -177,7 +179,7 @@ func (t Target) loadDefault() (candidate, *clientcmdapi.Config, error) {
 			looked, contexts = append(looked, c.String()), append(contexts, sortedContexts(next)...)
 		case chosen == nil:
 			chosen, config = &c, next
-		case sameServer(t.serverOf(*chosen, config), t.serverOf(c, next)):
+		case apiclient.SameServer(t.serverOf(*chosen, config), t.serverOf(c, next)):
 		case t.Context != "":
 			return candidate{}, nil, t.ambiguousError(*chosen, c)
 		default:

@@ -1,9 +1,6 @@
 package hubapi
 
 import (
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"regexp"
@@ -11,29 +8,12 @@ import (
 	"strings"
 
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // pinForm is the form that kubeadm gives the hash of a certificate authority.
 var pinForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-// pinOf names a certificate by the hash of its public key: it stays when the certificate is renewed with the same key.
-func pinOf(certificate *x509.Certificate) string {
-	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// pinsOf are the pins of all certificates of a PEM bundle.
-func pinsOf(bundle []byte) []string {
-	certificates, err := certutil.ParseCertsPEM(bundle)
-	if err != nil {
-		return nil
-	}
-	pins := make([]string, len(certificates))
-	for i, certificate := range certificates {
-		pins[i] = pinOf(certificate)
-	}
-	return slices.Compact(pins)
-}
 
 func checkPins(pins []string) error {
 	for _, pin := range pins {
@@ -54,14 +34,14 @@ func keepPinned(bundle []byte, pins []string) ([]byte, error) {
 	}
 	var kept []byte
 	for _, certificate := range certificates {
-		if slices.ContainsFunc(pins, func(pin string) bool { return strings.EqualFold(pin, pinOf(certificate)) }) {
+		if slices.ContainsFunc(pins, func(pin string) bool { return strings.EqualFold(pin, apiclient.PinOf(certificate)) }) {
 			kept = append(kept, pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: certificate.Raw})...)
 		}
 	}
 	if len(kept) == 0 {
 		return nil, fmt.Errorf("%w: it shows the certificate authority %s, which is not that of --ca-cert-hash; it may be an impostor, or its "+
 			"certificate authority was replaced\nCheck --hub-apiserver, and run \"capstan get token\" on the hub again.",
-			ErrUntrusted, strings.Join(pinsOf(bundle), ", "))
+			ErrUntrusted, strings.Join(apiclient.PinsOf(bundle), ", "))
 	}
 	return kept, nil
 }

@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // Published is what the hub publishes about itself.
@@ -29,13 +31,13 @@ func (h *Hub) Published(ctx context.Context) (Published, error) {
 			cluster := FirstCluster(config)
 			published.Server = cmp.Or(cluster.Server, h.Server)
 			published.InClusterInfo = cluster.Server != ""
-			published.Pins = pinsOf(cluster.CertificateAuthorityData)
+			published.Pins = apiclient.PinsOf(cluster.CertificateAuthorityData)
 		}
 		return published, nil
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 		return published, h.Explain("read the address that the hub publishes", err)
 	}
-	published.Pins = pinsOf(h.OwnCA(ctx))
+	published.Pins = apiclient.PinsOf(h.OwnCA(ctx))
 	return published, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -41,7 +42,7 @@ type Invitation struct {
 	// TrustOnFirstUse believes what the server at the URL sends about itself when nothing else vouches for it.
 	TrustOnFirstUse bool
 	// Known are clusters that the user trusts already: the hub may be one of them.
-	Known []KnownCluster
+	Known []apiclient.KnownCluster
 	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is called only when nothing else
 	// vouches for it; nil is no. The error is that the context ended before there was an answer.
 	Confirm func(ctx context.Context, fingerprint string) (bool, error)

@@ -225,7 +225,7 @@ func (c *cleaning) checkName(ctx context.Context) error {
 		return err
 	}
 	for i := range managers {
-		if !isHosted(&managers[i]) {
+		if !installation.IsHosted(&managers[i]) {
 			return fmt.Errorf("--name: there is no ClusterManager %s in %s; the hub there is that of ClusterManager %s", c.name, c.in.Server(),
 				managers[i].GetName())
 		}

@@ -111,7 +111,7 @@ func (c *cleaning) removeDeadWebhooks(ctx context.Context, manager *unstructured
 // webhooksRun reports whether all webhooks of the hub have a pod that is ready.
 func (c *cleaning) webhooksRun(ctx context.Context, manager *unstructured.Unstructured) (bool, error) {
 	namespace := fleet.NamespaceHub
-	if isHosted(manager) {
+	if installation.IsHosted(manager) {
 		namespace = manager.GetName()
 	}
 	for _, name := range fleet.WebhookDeployments(manager.GetName()) {

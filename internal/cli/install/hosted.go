@@ -10,24 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
-// isHosted reports whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for.
-func isHosted(custom *unstructured.Unstructured) bool {
-	text, _, _ := unstructured.NestedString(custom.Object, "spec", "deployOption", "mode")
-	mode := operatorv1.InstallMode(text)
-	return mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted
-}
-
 // hostedManager is the ClusterManager among the objects if it is hosted, or else nil.
 func hostedManager(objects []*unstructured.Unstructured) *unstructured.Unstructured {
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GroupVersionKind() == installation.KindClusterManager && isHosted(o)
+		return o.GroupVersionKind() == installation.KindClusterManager && installation.IsHosted(o)
 	})
 	if at < 0 {
 		return nil
@@ -37,7 +29,7 @@ func hostedManager(objects []*unstructured.Unstructured) *unstructured.Unstructu
 
 // hubOf is the cluster with the API of the hub that a ClusterManager in the cluster describes.
 func hubOf(ctx context.Context, in *Cluster, manager *unstructured.Unstructured) (*Cluster, error) {
-	if manager == nil || !isHosted(manager) {
+	if manager == nil || !installation.IsHosted(manager) {
 		return in, nil
 	}
 	return hostedHub(ctx, in, manager.GetName())

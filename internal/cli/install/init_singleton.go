@@ -223,7 +223,7 @@ func (i *initialization) standaloneHub(ctx context.Context, cluster *Cluster) (h
 		return hub, given, err
 	}
 	if config != nil {
-		hub.CA, hub.CAKey = dataOf(config, installer.KeyStandaloneCA), dataOf(config, installer.KeyStandaloneCAKey)
+		hub.CA, hub.CAKey = installation.DataOf(config, installer.KeyStandaloneCA), installation.DataOf(config, installer.KeyStandaloneCAKey)
 		if given, err = givenBefore(config); err != nil {
 			return hub, given, fmt.Errorf("read the values of the last run in %s: %w", of, err)
 		}
@@ -249,10 +249,10 @@ func (i *initialization) standaloneHub(ctx context.Context, cluster *Cluster) (h
 
 // givenBefore are what the user has given in runs before.
 func givenBefore(config *unstructured.Unstructured) (given givenValues, err error) {
-	if err := yaml.Unmarshal(dataOf(config, keySingletonValues), &given.values); err != nil {
+	if err := yaml.Unmarshal(installation.DataOf(config, keySingletonValues), &given.values); err != nil {
 		return given, err
 	}
-	choice := dataOf(config, keySingletonImage)
+	choice := installation.DataOf(config, keySingletonImage)
 	if len(choice) == 0 {
 		delete(given.values, "image")
 	}
@@ -293,16 +293,6 @@ func (c imageChoice) image() (string, error) {
 // ownImageTag is the tag of the images of this program's version.
 func ownImageTag() (string, error) {
 	return (&bundleFlags{version: defaultBundle}).imageTag(program.Version())
-}
-
-// dataOf is what a Secret has under a key; empty if it has nothing there.
-func dataOf(secret *unstructured.Unstructured, key string) []byte {
-	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
-	content, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil
-	}
-	return content
 }
 
 // standaloneObjects are what installs the hub, with its namespace if that is to be created, and with what is given for the next run.
@@ -384,7 +374,7 @@ func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *Cluster) 
 	defer progress.Close()
 	progress.Wait(i.singleton.name, "waiting for its kubeconfig")
 	err := cluster.AwaitObject(ctx, secret, func(object *unstructured.Unstructured) bool {
-		content = dataOf(object, "kubeconfig")
+		content = installation.DataOf(object, "kubeconfig")
 		return len(content) > 0
 	})
 	if err != nil {

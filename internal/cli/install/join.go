@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/options"
@@ -188,7 +189,7 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 }
 
 // knownClusters are those that the user trusts already: the clusters of the kubeconfigs.
-func (j *joining) knownClusters() []hubapi.KnownCluster {
+func (j *joining) knownClusters() []apiclient.KnownCluster {
 	return append(j.InstallTarget().Known(), j.Target().Known()...)
 }
 

@@ -1,15 +1,14 @@
 package install
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -38,7 +37,7 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 
 // checkJoined refuses to do harm to an agent that the cluster has, and to install one that its operator would refuse.
 func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	existing, err := klusterlets(ctx, cluster)
+	existing, err := cluster.Klusterlets(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,8 +54,10 @@ func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects
 func checkUse(ctx context.Context, cluster *Cluster, existing []operatorv1.Klusterlet, objects []*unstructured.Unstructured) error {
 	installed := ofKind(objects, installation.KindKlusterlet)
 	for i := range installed {
-		name, namespace := installed[i].GetName(), agentNamespace(&installed[i])
-		if slices.ContainsFunc(existing, func(k operatorv1.Klusterlet) bool { return k.Name == name && namespaceOfAgent(&k) == namespace }) {
+		name, namespace := installed[i].GetName(), installation.NamespaceOfInstalled(&installed[i])
+		if slices.ContainsFunc(existing, func(k operatorv1.Klusterlet) bool {
+			return k.Name == name && installation.NamespaceOfAgent(&k) == namespace
+		}) {
 			continue
 		}
 		use, err := otherUse(ctx, cluster, namespace)
@@ -73,89 +74,59 @@ func checkUse(ctx context.Context, cluster *Cluster, existing []operatorv1.Klust
 
 // namespaceValue is the value of the chart that the namespace of an agent follows from.
 func namespaceValue(klusterlet *unstructured.Unstructured) string {
-	if isHosted(klusterlet) {
+	if installation.IsHosted(klusterlet) {
 		return "klusterlet.name"
 	}
 	return "klusterlet.namespace"
 }
 
-// checkKlusterlet refuses to make a Klusterlet that is for one cluster into one for another, to take its agent from one hub to another, to
-// install one that is being deleted, and to install another one in its namespace.
+// checkKlusterlet refuses to do harm to the agent of a Klusterlet, or to take it to another hub.
 func (c *clusterJoin) checkKlusterlet(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
 	objects []*unstructured.Unstructured) error {
-	if installation.Find(objects, installation.KindKlusterlet.Kind, existing.Name) == nil {
-		return checkNamespaceOfAgent(existing, objects)
+	if err := cluster.CheckKlusterlet(ctx, c.cluster, existing, objects); err != nil {
+		return c.advise(err)
 	}
-	other, err := clusterNameOf(ctx, cluster, existing)
-	if err != nil {
-		return err
-	}
-	if existing.DeletionTimestamp != nil {
-		of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing.Name}
-		return beingDeleted(of, existing.Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))
-	}
-	if other != "" && other != c.cluster {
-		return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
-			"For a second hub, "+nameAnother, other, other)
-	}
-	if err := checkKlusterletInstaller(existing); err != nil {
-		return err
-	}
-	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
-	if bootstrap == nil {
-		return nil
-	}
-	return c.checkHub(ctx, cluster, existing, dataOf(bootstrap, fleet.KeyKubeconfig))
-}
-
-// checkNamespaceOfAgent refuses to install an agent in the namespace of another one: it would take the credentials of that, and the
-// operator refuses it when it is too late.
-func checkNamespaceOfAgent(existing *operatorv1.Klusterlet, objects []*unstructured.Unstructured) error {
-	namespace, installed := namespaceOfAgent(existing), ofKind(objects, installation.KindKlusterlet)
-	for i := range installed {
-		if agentNamespace(&installed[i]) == namespace {
-			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s, and that of Klusterlet %s would take its credentials there: "+
-				"name another %s in the file of --klusterlet-values-file", existing.Name, namespace, installed[i].GetName(),
-				namespaceValue(&installed[i]))
-		}
-	}
-	return nil
-}
-
-// checkHub refuses to take an agent from its hub, with whose works it would take off what they have applied. A hub may have moved, or have
-// another certificate authority, but not both.
-func (c *clusterJoin) checkHub(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet, bootstrap []byte) error {
-	hubs, err := hubsOfAgent(ctx, cluster, existing)
-	desired, given := hubapi.ClusterIn(bootstrap)
-	if err != nil || len(hubs) == 0 || !given {
+	move, err := cluster.MoveOf(ctx, existing, objects)
+	if err != nil || move.Klusterlet == nil {
 		return err
 	}
 	if c.mode == modeHosted {
-		return c.checkHubOfHosted(existing, hubs[0], desired.Server)
+		return c.refuseMoveOfHosted(move)
 	}
-	switch {
-	case slices.ContainsFunc(hubs, func(hub hubapi.KnownCluster) bool { return hub.IsAt(desired.Server) }):
-		return nil
-	case slices.ContainsFunc(hubs, desired.SharesCA):
-		c.warnOfMove(hubs[0].Server, desired.Server, nameAnother)
-		return nil
+	if err := move.Check(c.cluster); err != nil {
+		return c.advise(err)
 	}
-	why := "neither the address nor the certificate authority is the same"
-	if !slices.ContainsFunc(hubs, hubapi.KnownCluster.HasCA) || !desired.HasCA() {
-		why = "the address is another, and nothing shows that it is the same hub"
-	}
-	return fmt.Errorf("Klusterlet %s is the agent of cluster %s for the hub at %s, and would be taken from there to %s: %s. "+
-		"Once there, it removes what works of the former hub have applied. For a second hub, "+nameAnother+"; "+
-		"--force takes the agent to the other hub", existing.Name, c.cluster, hubs[0].Server, desired.Server, why)
+	c.warnOfMove(move.Before, move.Now, nameAnother)
+	return nil
 }
 
-// checkHubOfHosted refuses to take a hosted agent from its hub, or to another address of it: nameHosted may have found it by the name of
-// the cluster alone, which the cluster may have on several hubs.
-func (c *clusterJoin) checkHubOfHosted(existing *operatorv1.Klusterlet, hub hubapi.KnownCluster, desired string) error {
-	if hub.IsAt(desired) {
-		return nil
+// advise adds to a conflict what a user can do about it.
+func (c *clusterJoin) advise(err error) error {
+	conflict := (*installation.Conflict)(nil)
+	if !errors.As(err, &conflict) {
+		return err
 	}
+	switch conflict.Kind {
+	case installation.ConflictDeletion:
+		of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: conflict.Klusterlet.Name}
+		return beingDeleted(of, conflict.Klusterlet.Finalizers, "capstan unjoin --force --cluster-name "+conflict.Cluster)
+	case installation.ConflictCluster:
+		return fmt.Errorf("%w: \"capstan unjoin --cluster-name %s\" takes it from there. For a second hub, "+nameAnother, conflict,
+			conflict.Cluster)
+	case installation.ConflictInstaller:
+		return checkKlusterletInstaller(conflict.Klusterlet)
+	case installation.ConflictHub:
+		return fmt.Errorf("%w. For a second hub, "+nameAnother+"; --force takes the agent to the other hub", conflict)
+	case installation.ConflictNamespace:
+		return fmt.Errorf("%w: name another %s in the file of --klusterlet-values-file", conflict, namespaceValue(conflict.Installed))
+	}
+	return err
+}
+
+// refuseMoveOfHosted refuses to take a hosted agent from its hub, or to another address of it: nameHosted may have found it by the name of
+// the cluster alone, which the cluster may have on several hubs.
+func (c *clusterJoin) refuseMoveOfHosted(move installation.Move) error {
 	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
-		"For a second hub, "+nameAnother+"; "+
-		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub.Server, desired)
+		"For a second hub, "+nameAnother+"; --force takes the agent to the other hub, or to another address of the same one",
+		move.Klusterlet.Name, c.cluster, move.Before, move.Now)
 }

@@ -113,7 +113,7 @@ func TestJoinKeepsTheNameThatTheAgentMade(t *testing.T) {
 				got.Succeeds(t)
 				return
 			}
-			got.Fails(t, "this cluster has joined a hub as "+test.refused+" already", `"capstan unjoin --cluster-name `+test.refused+`"`)
+			got.Fails(t, "the cluster has joined a hub as "+test.refused+" already", `"capstan unjoin --cluster-name `+test.refused+`"`)
 			if n := changes(h); n != 0 {
 				t.Errorf("%d changes were made", n)
 			}

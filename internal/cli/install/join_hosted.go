@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
@@ -25,7 +27,7 @@ func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterl
 }
 
 // hostedName is the name of the hosted agent that the cluster has for the hub at an address. Without one, it is that of an agent for
-// another address, about which checkHub decides: the hub may have moved. The first agent gets a name that follows from the cluster and the
+// another address, about which checkKlusterlet decides: the hub may have moved. The first agent gets a name that follows from the cluster and the
 // hub, so that a run that was interrupted before there was a Klusterlet goes on in the same namespace.
 func (c *clusterJoin) hostedName(ctx context.Context, cluster *Cluster, server string) (string, error) {
 	hash := fnv.New32a()
@@ -35,7 +37,7 @@ func (c *clusterJoin) hostedName(ctx context.Context, cluster *Cluster, server s
 	if err != nil {
 		return "", err
 	}
-	others, hub := slices.Sorted(maps.Keys(hubs)), hubapi.KnownCluster{Server: server}
+	others, hub := slices.Sorted(maps.Keys(hubs)), apiclient.KnownCluster{Server: server}
 	for _, other := range others {
 		if hub.IsAt(hubs[other]) {
 			return other, nil
@@ -49,16 +51,16 @@ func (c *clusterJoin) hostedName(ctx context.Context, cluster *Cluster, server s
 
 // hostedHubs are the addresses of the hubs of the cluster's hosted agents, as far as they are known, by the names of these agents.
 func (c *clusterJoin) hostedHubs(ctx context.Context, cluster *Cluster) (map[string]string, error) {
-	existing, err := klusterlets(ctx, cluster)
+	existing, err := cluster.Klusterlets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	hubs := map[string]string{}
 	for i := range existing {
-		if !hosted(&existing[i]) {
+		if !installation.HasHostedAgent(&existing[i]) {
 			continue
 		}
-		name, err := knownNameOf(ctx, cluster, &existing[i])
+		name, err := cluster.knownNameOf(ctx, &existing[i])
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +33,7 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, w *waiting, hub *hubapi.Hu
 	}
 	for i := range custom {
 		of := installation.ReferenceTo(&custom[i])
-		namespace := agentNamespace(&custom[i])
+		namespace := installation.NamespaceOfInstalled(&custom[i])
 		if err := w.awaitConditions(ctx, of, agentConditions, namespace); err != nil {
 			return err
 		}
@@ -142,13 +141,4 @@ func connectionState(ctx context.Context, cluster *Cluster, of installation.Refe
 		}
 	}
 	return ""
-}
-
-// agentNamespace is the namespace that the agent of a Klusterlet runs in.
-func agentNamespace(klusterlet *unstructured.Unstructured) string {
-	if isHosted(klusterlet) {
-		return klusterlet.GetName()
-	}
-	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
-	return cmp.Or(namespace, fleet.NamespaceAgent)
 }

@@ -180,20 +180,20 @@ func (u *unjoining) find(ctx context.Context) error {
 // namedKlusterlets are the Klusterlets in the cluster, each with the name that its cluster has on the hub, which its agent may have made.
 // With --klusterlet, only that one is looked at more closely.
 func (u *unjoining) namedKlusterlets(ctx context.Context) ([]operatorv1.Klusterlet, error) {
-	found, err := klusterlets(ctx, u.in)
+	found, err := u.in.Klusterlets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range found {
-		nameOf := knownNameOf
+		nameOf := u.in.ClusterNameOf
 		switch u.name {
 		case "":
+			nameOf = u.in.knownNameOf
 		case found[i].Name:
-			nameOf = clusterNameOf
 		default:
 			continue
 		}
-		if found[i].Spec.ClusterName, err = nameOf(ctx, u.in, &found[i]); err != nil {
+		if found[i].Spec.ClusterName, err = nameOf(ctx, &found[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -218,8 +218,8 @@ func (u *unjoining) severalKlusterlets(ctx context.Context, found []operatorv1.K
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&lines, "\n  Klusterlet %s, with its agent in namespace %s, for the hub at %s", found[i].Name, namespaceOfAgent(&found[i]),
-			cmp.Or(hub, "an unknown address"))
+		fmt.Fprintf(&lines, "\n  Klusterlet %s, with its agent in namespace %s, for the hub at %s", found[i].Name,
+			installation.NamespaceOfAgent(&found[i]), cmp.Or(hub, "an unknown address"))
 	}
 	return fmt.Errorf("the cluster at %s, where %s leads, has %d Klusterlets for cluster %s: choose one with --klusterlet:%s", u.in.Server(),
 		u.in.Source(), len(found), u.cluster, lines.String())
@@ -230,15 +230,7 @@ func (u *unjoining) agentNamespace() string {
 	if u.klusterlet == nil {
 		return fleet.NamespaceAgent
 	}
-	return namespaceOfAgent(u.klusterlet)
-}
-
-// namespaceOfAgent is where an agent runs; that of a hosted agent on the managed cluster is the operator's to delete.
-func namespaceOfAgent(klusterlet *operatorv1.Klusterlet) string {
-	if hosted(klusterlet) {
-		return klusterlet.Name
-	}
-	return cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent)
+	return installation.NamespaceOfAgent(u.klusterlet)
 }
 
 func (u *unjoining) noKlusterlet(ctx context.Context, others []operatorv1.Klusterlet) error {
@@ -282,7 +274,7 @@ func (u *unjoining) clustersOf(klusterlets []operatorv1.Klusterlet) []string {
 
 // findManaged connects to the cluster that the agent is for.
 func (u *unjoining) findManaged(ctx context.Context) error {
-	if !hosted(u.klusterlet) {
+	if !installation.HasHostedAgent(u.klusterlet) {
 		u.managed = u.in.Hub()
 		return nil
 	}

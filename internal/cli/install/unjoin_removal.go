@@ -66,13 +66,13 @@ const alsoOf = "it is also that of the agent of Klusterlet "
 
 // otherIn is another Klusterlet of a cluster whose agent has a namespace there, or is refused it for that; empty if there is none.
 func (u *unjoining) otherIn(ctx context.Context, in *Cluster, namespace string) (klusterlet string, err error) {
-	all, err := klusterlets(ctx, in)
+	all, err := in.Klusterlets(ctx)
 	if err != nil {
 		return "", err
 	}
 	for i := range all {
 		isOwn := u.klusterlet != nil && all[i].Name == u.klusterlet.Name && all[i].UID == u.klusterlet.UID
-		if !isOwn && namespaceOfAgent(&all[i]) == namespace {
+		if !isOwn && installation.NamespaceOfAgent(&all[i]) == namespace {
 			return all[i].Name, nil
 		}
 	}
@@ -133,15 +133,15 @@ func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.
 	if err != nil {
 		return err
 	}
-	others, err := klusterlets(ctx, u.in)
+	others, err := u.in.Klusterlets(ctx)
 	if err != nil {
 		return err
 	}
 	var there *removal
-	if isHosted(klusterlet) && u.managed != nil {
+	if installation.IsHosted(klusterlet) && u.managed != nil {
 		there = &removal{Global: u.Global, in: clusterOf(u.managed), force: u.force}
 	}
-	shares := isHosted(klusterlet) || len(others) > 1
+	shares := installation.IsHosted(klusterlet) || len(others) > 1
 	for _, of := range slices.Backward(refs) {
 		forAddOns := of.GroupVersionKind == installation.KindNamespace && of.Name == fleet.NamespaceAgentAddOn
 		if of.GroupVersionKind == installation.KindCRD || forAddOns && shares {
@@ -247,7 +247,7 @@ func (u *unjoining) whyOperatorStays(ctx context.Context) (string, error) {
 	if !u.purgeOperator {
 		return "--purge-operator is false", nil
 	}
-	all, err := klusterlets(ctx, u.in)
+	all, err := u.in.Klusterlets(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -283,7 +283,7 @@ var agentKinds = []installation.Reference{
 // removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them, or the operator is there, too, with
 // which they go.
 func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
-	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil {
+	if u.klusterlet == nil || !installation.HasHostedAgent(u.klusterlet) || u.managed == nil {
 		return nil
 	}
 	managed := clusterOf(u.managed)

@@ -26,7 +26,9 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 	for i := range namespaces {
 		klusterlet := &operatorv1.Klusterlet{}
 		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
-		runsHere := func(agent operatorv1.Klusterlet) bool { return namespaceOfAgent(&agent) == namespaces[i].GetName() }
+		runsHere := func(agent operatorv1.Klusterlet) bool {
+			return installation.NamespaceOfAgent(&agent) == namespaces[i].GetName()
+		}
 		isChosen := klusterlet.Spec.ClusterName == u.cluster && (u.name == "" || klusterlet.Name == u.name)
 		removing = removing || marked && isChosen && namespaces[i].GetName() == fleet.NamespaceOperators
 		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && isChosen {

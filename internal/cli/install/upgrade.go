@@ -58,7 +58,9 @@ var (
 		kind: installation.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		conditions: agentConditions,
-		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
+		namespaces: func(klusterlet *unstructured.Unstructured) []string {
+			return []string{installation.NamespaceOfInstalled(klusterlet)}
+		},
 	}
 )
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/installation"
@@ -16,7 +15,7 @@ import (
 // chart is that of the operator, whose Deployment has the same name.
 const chart = "klusterlet"
 
-// installAgent does in a cluster what "capstan join" does there.
+// installAgent does in a cluster what "capstan join" does there. It does no harm to an agent that the cluster has, either.
 func installAgent(ctx context.Context, access *rest.Config, cluster string, values map[string]any) error {
 	target, err := installation.New(access, program.Version())
 	if err != nil {
@@ -33,26 +32,8 @@ func installAgent(ctx context.Context, access *rest.Config, cluster string, valu
 	if err != nil {
 		return failed(fleet.ReasonConfigRendererFailed, err)
 	}
-	if err := checkUnused(ctx, target, cluster, objects); err != nil {
+	if err := target.CheckAgents(ctx, cluster, objects); err != nil {
 		return err
 	}
 	return target.Apply(ctx, objects, func(installation.Reference, installation.Change) {})
-}
-
-// checkUnused refuses to make a Klusterlet that is for one cluster into one for another.
-func checkUnused(ctx context.Context, target *installation.Cluster, cluster string, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		if object.GroupVersionKind() != installation.KindKlusterlet {
-			continue
-		}
-		existing, err := target.Get(ctx, installation.ReferenceTo(object))
-		if err != nil || existing == nil {
-			return err
-		}
-		other, _, _ := unstructured.NestedString(existing.Object, "spec", "clusterName")
-		if other != "" && other != cluster {
-			return fmt.Errorf("the cluster has joined a hub as %s already, by its Klusterlet %s", other, existing.GetName())
-		}
-	}
-	return nil
 }
