@@ -148,8 +148,9 @@ type ValidateOptions struct {
 
 // ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400
 // when the name is reserved, or the name or an address is invalid, and with 403 when the sender may not accept the cluster or revoke
-// that, may not move it between sets, or may not let the add-ons of the cluster run on another one, when the namespace of the cluster
-// is still being deleted, or when a joining agent uses the name of a namespace that is not a cluster's.
+// that, may not move it between sets, may not let the add-ons of the cluster run on another one, or may not read the kubeconfig that it is
+// to be imported with, when the namespace of the cluster is still being deleted, or when a joining agent uses the name of a namespace that
+// is not a cluster's.
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, opts ValidateOptions,
 ) error {
@@ -192,6 +193,9 @@ func ValidateManagedCluster(
 		if err := validateFreeName(ctx, cluster.Name, sender, opts.Namespaces); err != nil {
 			return err
 		}
+	}
+	if err := validateCAPICluster(ctx, cluster, old, sender); err != nil {
+		return err
 	}
 	if old == nil {
 		return validateHosting(ctx, managedClusterResource, cluster, nil, sender)

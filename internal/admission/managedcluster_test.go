@@ -307,6 +307,51 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
+// RG-47: who names a cluster of Cluster API in another namespace needs the permission to read its kubeconfig, which the hub would use.
+func TestClusterOfClusterAPI(t *testing.T) {
+	t.Parallel()
+	const read = "get secrets/. eu/blue-kubeconfig"
+	named := func(value string) *clusterv1.ManagedCluster {
+		cluster := tainted()
+		cluster.Annotations = map[string]string{"x": value}
+		if value != "" {
+			cluster.Annotations["cluster.x-k8s.io/cluster"] = value
+		}
+		return cluster
+	}
+	for name, test := range map[string]struct {
+		before, after string
+		noReview      bool
+	}{
+		"set": {after: "eu/blue"}, "changed": {before: "eu/green", after: "eu/blue"}, "changed from no name": {before: "x", after: "eu/blue"},
+		"from its own namespace": {before: "c1/blue", after: "eu/blue"}, "in its own namespace": {after: "c1/blue", noReview: true},
+		"kept": {before: "eu/blue", after: "eu/blue", noReview: true}, "removed": {before: "eu/blue", noReview: true}, "none": {noReview: true},
+		"no namespace": {after: "blue", noReview: true}, "too much of a name": {after: "eu/blue/x", noReview: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			olds := []*clusterv1.ManagedCluster{named(test.before)}
+			if test.before == "" {
+				olds = append(olds, nil)
+			}
+			for _, old := range olds {
+				refuses, allows := &fakeAuthorizer{}, &fakeAuthorizer{allowed: []string{read}}
+				code, want := 403, []string{read}
+				if test.noReview {
+					code, want = 0, nil
+				}
+				checkStatus(t, admission.ValidateManagedCluster(t.Context(), named(test.after), old, refuses.sender(), noNamespaces), code,
+					`user "ann" cannot have the cluster eu/blue imported by metadata.annotations[cluster.x-k8s.io/cluster]`,
+					`the permission to get secrets named "blue-kubeconfig" in namespace "eu"`)
+				checkStatus(t, admission.ValidateManagedCluster(t.Context(), named(test.after), old, allows.sender(), noNamespaces), 0)
+				if !slices.Equal(allows.reviewed, want) {
+					t.Errorf("asked for %q, want %q", allows.reviewed, want)
+				}
+			}
+		})
+	}
+}
+
 // WH-07
 func TestSetMembership(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package importer
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
@@ -55,8 +55,8 @@ func capiClusterOf(cluster client.Object) (key client.ObjectKey, named bool, err
 	if !named {
 		return client.ObjectKey{Namespace: cluster.GetName(), Name: cluster.GetName()}, false, nil
 	}
-	namespace, name, found := strings.Cut(value, "/")
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+	namespace, name, valid := managedcluster.CAPICluster(cluster)
+	if !valid {
 		return key, true, fmt.Errorf("annotation %s: %q is not NAMESPACE/NAME of a Cluster of Cluster API", fleet.AnnotationCAPICluster, value)
 	}
 	return client.ObjectKey{Namespace: namespace, Name: name}, true, nil
