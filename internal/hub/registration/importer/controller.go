@@ -2,7 +2,8 @@
 // of ManagedClusters that name a Secret.
 //
 // An import is only the start: from then on, the operator on the cluster keeps the agent. So the kubeconfig of a cluster is read until its
-// import has succeeded, or its agent was installed otherwise, and never again.
+// import has succeeded, or its agent was installed otherwise, and not again, unless the token of the hub that the agent has got ends before
+// it has joined: the next import brings another one.
 package importer
 
 import (
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -74,12 +76,13 @@ type Controller struct {
 	Options
 	c        Clients
 	recorder events.EventRecorder
+	clock    clock.PassiveClock
 	install  func(ctx context.Context, access *rest.Config, cluster string, values map[string]any) error
 }
 
 // New returns a Controller that works through the clients.
 func New(c Clients, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{Options: o, c: c, recorder: recorder, install: installAgent}
+	return &Controller{Options: o, c: c, recorder: recorder, clock: clock.RealClock{}, install: installAgent}
 }
 
 // Register adds the controller to the manager.
@@ -141,9 +144,22 @@ func (c *Controller) ofCAPI(ctx context.Context, o client.Object) (requests []re
 	return requests
 }
 
-// awaits reports whether the hub may install an agent in the cluster, and has not. A cluster that has joined has one.
-func awaits(cluster *clusterv1.ManagedCluster) bool {
-	return cluster.DeletionTimestamp.IsZero() && cluster.Spec.HubAcceptsClient && !imported(cluster) && !joined(cluster)
+// awaits reports whether the hub may install an agent in the cluster, and has not.
+func awaits(cluster *clusterv1.ManagedCluster) bool { return mayImport(cluster) && !imported(cluster) }
+
+// mayImport reports whether the hub may install an agent in the cluster. One that has joined has an agent.
+func mayImport(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.DeletionTimestamp.IsZero() && cluster.Spec.HubAcceptsClient && !joined(cluster)
+}
+
+// untilRepeated is how long it takes until a cluster that the hub has imported is imported again, for another token of the hub; false if it
+// is not, because its agent has joined, or has been given something else to join with. The condition has the time of the last import.
+func (c *Controller) untilRepeated(cluster *clusterv1.ManagedCluster) (delay time.Duration, repeated bool) {
+	if !mayImport(cluster) || !imported(cluster) || !slices.Contains(c.Renderers, fleet.RendererAuto) {
+		return 0, false
+	}
+	last := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionImportSucceeded).LastTransitionTime
+	return last.Add(tokenLifetime).Sub(c.clock.Now()), true
 }
 
 func joined(cluster *clusterv1.ManagedCluster) bool {
@@ -159,7 +175,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if joined(cluster) && !imported(cluster) {
 		return ctrl.Result{}, c.withdraw(ctx, cluster)
 	}
-	if !awaits(cluster) {
+	delay, repeated := c.untilRepeated(cluster)
+	switch {
+	case repeated && delay > 0:
+		return ctrl.Result{RequeueAfter: delay}, nil
+	case !repeated && !awaits(cluster):
 		return ctrl.Result{}, nil
 	}
 	requested, err := c.importCluster(ctx, cluster)
@@ -205,10 +225,11 @@ func failed(reason string, err error) error { return &failure{reason: reason, er
 // Error implements error.
 func (f *failure) Error() string { return f.err.Error() }
 
-// report writes the condition. A failure is an error of the reconcile, so that it is tried again, unless it waits.
+// report writes the condition. A failure is an error of the reconcile, so that it is tried again, unless it waits. The time of a success is
+// that of the import, also of one that is repeated.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) (ctrl.Result, error) {
 	condition := metav1.Condition{Type: fleet.ConditionImportSucceeded, Status: metav1.ConditionTrue, Reason: fleet.ReasonImportSucceed,
-		Message: "The hub has installed the agent in the cluster"}
+		Message: "The hub has installed the agent in the cluster", LastTransitionTime: metav1.NewTime(c.clock.Now())}
 	failure := (*failure)(nil)
 	if cause != nil {
 		if !errors.As(cause, &failure) {
@@ -218,13 +239,17 @@ func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedClust
 	}
 	before := cluster.DeepCopy()
 	meta.SetStatusCondition(&cluster.Status.Conditions, condition)
+	if failure == nil {
+		meta.FindStatusCondition(cluster.Status.Conditions, condition.Type).LastTransitionTime = condition.LastTransitionTime
+	}
 	changed, err := patch.Status(ctx, c.c, cluster, before)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if failure == nil {
 		c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventManagedClusterImported, "Import", "%s", condition.Message)
-		return ctrl.Result{}, nil
+		delay, _ := c.untilRepeated(cluster)
+		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	if changed {
 		c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventManagedClusterImportFailed, "Import", "%s: %s", failure.reason,

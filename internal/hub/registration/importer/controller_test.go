@@ -18,6 +18,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -34,12 +35,16 @@ const (
 "certificate-authority-data":"Y2VydGlmaWNhdGVz"}}]}`
 )
 
+// now is when a scene begins, and when the hub has imported what is imported before.
+var now = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
 // scene is a hub with ManagedClusters, and clusters of Cluster API unless without is set.
 type scene struct {
 	*testing.T
 	client.Client
 	c        *Controller
 	recorder *events.FakeRecorder
+	clock    *clocktesting.FakePassiveClock
 	without  bool
 	// refused are the Secrets that may not be read, by their names.
 	refused map[string]bool
@@ -50,7 +55,8 @@ type scene struct {
 
 func setUp(t *testing.T, objects ...client.Object) *scene {
 	t.Helper()
-	s := &scene{T: t, recorder: events.NewFakeRecorder(100), refused: map[string]bool{}, installed: map[string]map[string]any{}}
+	s := &scene{T: t, recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakePassiveClock(now), refused: map[string]bool{},
+		installed: map[string]map[string]any{}}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, clusterv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -75,6 +81,7 @@ func setUp(t *testing.T, objects ...client.Object) *scene {
 		return s.Client, capiCluster("", "", "")
 	}
 	s.c = New(Clients{Client: s.Client, Live: s.Client, Clusters: clusters}, s.recorder, Options{Renderers: []string{"render-auto"}})
+	s.c.clock = s.clock
 	s.c.install = func(_ context.Context, access *rest.Config, _ string, values map[string]any) error {
 		s.installed[access.Host] = values
 		return s.failure
@@ -151,7 +158,8 @@ func TestWhichKubeconfig(t *testing.T) {
 	joined := accepted("rome", nil)
 	joined.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterJoined", Status: metav1.ConditionTrue, Reason: "x"}}
 	imported := accepted("rome", nil)
-	imported.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterImportSucceeded", Status: metav1.ConditionTrue, Reason: "ImportSucceed"}}
+	imported.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterImportSucceeded", Status: metav1.ConditionTrue, Reason: "ImportSucceed",
+		LastTransitionTime: metav1.NewTime(now)}}
 	pending := accepted("rome", nil)
 	pending.Spec.HubAcceptsClient = false
 	for name, test := range map[string]struct {
@@ -350,7 +358,8 @@ func TestImportedAgain(t *testing.T) {
 	with := func(conditions ...string) *clusterv1.ManagedCluster {
 		cluster := accepted("rome", nil)
 		for _, condition := range conditions {
-			meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "x"})
+			meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "x",
+				LastTransitionTime: metav1.NewTime(now)})
 		}
 		return cluster
 	}
@@ -379,6 +388,85 @@ func TestImportedAgain(t *testing.T) {
 			}
 			if installed := len(s.installed) == 1; test.want && !installed {
 				t.Errorf("installed in %v", s.installed)
+			}
+		})
+	}
+}
+
+// RG-48: an agent that has not joined with the hub's token while that is valid gets another one, as often as it takes.
+func TestImportedForAnotherToken(t *testing.T) {
+	t.Parallel()
+	const day, twice = 24 * time.Hour, "ManagedClusterImported ManagedClusterImported"
+	none := func(*scene) error { return nil }
+	for name, test := range map[string]struct {
+		change    func(*scene) error
+		renderers string
+		again     bool
+		reason    string
+		delay     time.Duration
+		events    string
+	}{
+		"it has not joined":  {none, "render-auto", true, "ImportSucceed", day, twice},
+		"with more values":   {none, "render-auto render-from-config-secret", true, "ImportSucceed", day, twice},
+		"with another token": {none, "render-from-config-secret", false, "ImportSucceed", 0, ""},
+		"it has joined": {func(s *scene) error {
+			cluster := s.cluster("rome")
+			joined := metav1.Condition{Type: "ManagedClusterJoined", Status: metav1.ConditionTrue, Reason: "x"}
+			meta.SetStatusCondition(&cluster.Status.Conditions, joined)
+			return s.Status().Update(s.Context(), cluster)
+		}, "render-auto", false, "ImportSucceed", 0, ""},
+		"it is denied": {func(s *scene) error {
+			cluster := s.cluster("rome")
+			cluster.Spec.HubAcceptsClient = false
+			return s.Update(s.Context(), cluster)
+		}, "render-auto", false, "ImportSucceed", 0, ""},
+		"nobody asks": {func(s *scene) error { return s.Delete(s.Context(), capiCluster("rome", "rome", "")) },
+			"render-auto", false, "ImportSucceed", 0, ""},
+		"the kubeconfig is gone": {func(s *scene) error { return s.Delete(s.Context(), secret("rome", "rome-kubeconfig", "value")) },
+			"render-auto", false, "KubeConfigNotFound", time.Minute, "ManagedClusterImportFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, accepted("rome", nil), capiCluster("rome", "rome", "Provisioned"), secret("rome", "rome-kubeconfig", "value"),
+				configSecret("klusterlet: {mode: Singleton}"))
+			s.c.Renderers = strings.Fields(test.renderers)
+			reconcile := func(after, delay time.Duration, installs bool) {
+				t.Helper()
+				s.clock.SetTime(now.Add(after))
+				clear(s.installed)
+				result, err := s.reconcile("rome")
+				if err != nil || result.RequeueAfter != delay || (len(s.installed) == 1) != installs {
+					t.Errorf("after %s: again in %s, %v; installed in %v", after, result.RequeueAfter, err, s.installed)
+				}
+			}
+			repeats := strings.Contains(test.renderers, "render-auto")
+			whenRepeated := func(delay time.Duration) time.Duration {
+				if repeats {
+					return delay
+				}
+				return 0
+			}
+			reconcile(0, whenRepeated(day), true)
+			reconcile(time.Hour, whenRepeated(day-time.Hour), false)
+			s.events()
+			if err := test.change(s); err != nil {
+				t.Fatal(err)
+			}
+			for days := range 2 {
+				reconcile(time.Duration(days+1)*day, test.delay, test.again)
+				if test.again {
+					reconcile(time.Duration(days+1)*day+time.Hour, day-time.Hour, false)
+				}
+			}
+			if reason, message := s.condition("rome"); reason != test.reason {
+				t.Errorf("the condition is %s: %s", reason, message)
+			}
+			var said []string
+			for _, event := range s.events() {
+				said = append(said, strings.Fields(event)[1])
+			}
+			if got := strings.Join(said, " "); got != test.events {
+				t.Errorf("events %s", got)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
-// tokenLifetime is how long an agent has to join, from when its cluster was imported.
+// tokenLifetime is how long an agent has to join, from when its cluster was imported, until that is repeated.
 const tokenLifetime = 24 * time.Hour
 
 // render makes the values of the installation in a cluster: those of the renderers, each over those before it.
