@@ -34,6 +34,11 @@ func TestConfig(t *testing.T) {
 			fails: "the file tls.key"},
 		"authority":     {cluster: `, certificate-authority: ca.crt`, user: "token: t", keys: map[string]string{"ca.crt": "c"}, token: "t"},
 		"its authority": {cluster: `, certificate-authority: /etc/ssl/ca.crt`, user: "token: t", fails: "the file /etc/ssl/ca.crt"},
+		"proxy":         {cluster: `, proxy-url: "http://ann:s3cr3t@proxy:3128"`, user: "token: t", token: "t"},
+		"broken proxy": {cluster: `, proxy-url: "http://ann:s3cr3t%ss@proxy:3128"`, user: "token: t",
+			fails: `a proxy-url for cluster "c" that is no URL of a proxy; use one with http, https, socks5, such as`},
+		"proxy of another kind": {cluster: `, proxy-url: "ftp://ann:s3cr3t@proxy"`, user: "token: t", fails: "is no URL of a proxy"},
+		"proxy without a kind":  {cluster: `, proxy-url: "ann:s3cr3t@proxy:3128"`, user: "token: t", fails: "is no URL of a proxy"},
 		"program": {user: "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}",
 			fails: `runs a program to get a credential for user "u": exec sh; use a certificate or a token`},
 		"plugin": {user: "auth-provider: {name: gcp}", fails: `for user "u": auth-provider gcp; use a certificate or a token`},
@@ -49,6 +54,9 @@ func TestConfig(t *testing.T) {
 			config, err := kubeconfigsecret.Config(secret)
 			if (err != nil) != (test.fails != "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Fatalf("error %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("a password is in %v", err)
 			}
 			if err == nil && (config.BearerToken != test.token || config.BearerTokenFile != "" || config.CAFile != "" || config.CertFile != "") {
 				t.Errorf("%v", config)

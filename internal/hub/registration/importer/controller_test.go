@@ -252,6 +252,9 @@ func TestFailures(t *testing.T) {
 		"a file": {func(s *scene) {
 			content(s, strings.Replace(fmt.Sprintf(kubeconfig, "a"), `"token":"s3cr3t"`, `"tokenFile":"/etc/passwd"`, 1))
 		}, func(s *scene) { content(s, fmt.Sprintf(kubeconfig, "a")) }, "KubeConfigGetFailed", "is no key of the Secret"},
+		"a proxy": {func(s *scene) {
+			content(s, strings.Replace(fmt.Sprintf(kubeconfig, "a"), `"server"`, `"proxy-url":"http://ann:s3cr3t%ss@proxy:3128","server"`, 1))
+		}, func(s *scene) { content(s, fmt.Sprintf(kubeconfig, "a")) }, "KubeConfigGetFailed", "no URL of a proxy"},
 		"no right": {func(s *scene) { s.refused["rome-kubeconfig"] = true }, func(s *scene) { s.refused = nil }, "KubeConfigGetFailed", "forbidden"},
 		"no address": {func(s *scene) { s.refused["cluster-info"] = true }, func(s *scene) { s.refused = nil }, "ConfigRendererFailed",
 			"render-auto: find out where agents reach the hub"},
