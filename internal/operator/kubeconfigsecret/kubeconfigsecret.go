@@ -43,8 +43,8 @@ func ConfigOf(secret *corev1.Secret, key string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Inline replaces the references to files by the content of the keys with these names. A kubeconfig must not read files of the operator or
-// run programs in its pod.
+// Inline replaces the references to files by the content of the keys with these names; space around a token is left out, as clients do
+// that read it from a file. A kubeconfig must not read files of the operator or run programs in its pod.
 func Inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
 	for _, name := range slices.Sorted(maps.Keys(kubeconfig.AuthInfos)) {
 		user := kubeconfig.AuthInfos[name]
@@ -56,7 +56,7 @@ func Inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
 			if !found {
 				return missing(user.TokenFile)
 			}
-			user.Token, user.TokenFile = string(token), ""
+			user.Token, user.TokenFile = strings.TrimSpace(string(token)), ""
 		}
 		for _, reference := range []struct {
 			file *string

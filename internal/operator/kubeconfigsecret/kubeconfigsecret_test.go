@@ -26,10 +26,11 @@ func TestConfig(t *testing.T) {
 		keys          map[string]string
 		token, fails  string
 	}{
-		"token":        {user: "token: t", token: "t"},
-		"token file":   {user: "tokenFile: token", keys: map[string]string{"token": "t"}, token: "t"},
-		"another file": {user: "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token", fails: "which is no key of the Secret"},
-		"certificate":  {user: "client-certificate: tls.crt, client-key: tls.key", keys: map[string]string{"tls.crt": "c", "tls.key": "k"}},
+		"token":                  {user: "token: t", token: "t"},
+		"token file":             {user: "tokenFile: token", keys: map[string]string{"token": "t"}, token: "t"},
+		"token file with a line": {user: "tokenFile: token", keys: map[string]string{"token": "t\n"}, token: "t"},
+		"another file":           {user: "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token", fails: "which is no key of the Secret"},
+		"certificate":            {user: "client-certificate: tls.crt, client-key: tls.key", keys: map[string]string{"tls.crt": "c", "tls.key": "k"}},
 		"no key": {user: "client-certificate: tls.crt, client-key: tls.key", keys: map[string]string{"tls.crt": "c"},
 			fails: "the file tls.key"},
 		"authority":     {cluster: `, certificate-authority: ca.crt`, user: "token: t", keys: map[string]string{"ca.crt": "c"}, token: "t"},
