@@ -44,20 +44,24 @@ func (s *grpcStart) obstacle() error {
 	return errNotServing
 }
 
-// bound runs the process, and ends it with the cause if it does not serve in time.
+// bound runs the process, and returns the cause if it does not serve in time. It does not wait for the end of it then: a manager whose
+// caches do not sync never ends.
 func (s *grpcStart) bound(ctx context.Context, run func(context.Context) error) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	ended, late := make(chan error, 1), make(chan error, 1)
 	timer := time.AfterFunc(grpcStartTimeout, func() {
 		if !s.over.Load() {
-			end(fmt.Errorf("after %s, %w; see whether the API answers, and whether the account of the server has its rights",
-				grpcStartTimeout, s.obstacle()))
+			late <- fmt.Errorf("after %s, %w; see whether the API answers, and whether the account of the server has its rights",
+				grpcStartTimeout, s.obstacle())
 		}
 	})
 	defer timer.Stop()
-	err := run(ctx)
-	if cause := context.Cause(ctx); errors.Is(cause, errNotServing) {
-		return cause
+	go func() { ended <- run(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case err := <-late:
+		return err
 	}
-	return err
 }

@@ -27,15 +27,16 @@ func TestGRPCStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				starting, over := &grpcStart{}, make(chan struct{})
+				starting, over, release := &grpcStart{}, make(chan struct{}), make(chan struct{})
+				defer close(release)
 				ended := make(chan error, 1)
 				go func() {
-					ended <- starting.bound(t.Context(), func(ctx context.Context) error {
+					ended <- starting.bound(t.Context(), func(context.Context) error {
 						select {
-						case <-ctx.Done():
-							return nil
 						case <-over:
 							return failure
+						case <-release: // whatever its context says
+							return nil
 						}
 					})
 				}()
