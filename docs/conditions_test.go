@@ -20,6 +20,7 @@ var newTimes = map[string]string{
 	"internal/hub/addon/addonhealth.propagate":      "the time tells what an add-on says since its cluster was lost",
 	"internal/hub/addon/configuration.writeOne":     "the deadline of a rollout counts from there",
 	"internal/hub/addon/progress.Record":            "the soak time of a rollout counts from there",
+	"internal/hub/registration/importer.report":     "the time until an import is repeated counts from there",
 }
 
 // TestTimesOfConditions goes through all code that writes conditions: their times change with their status, and with nothing else.

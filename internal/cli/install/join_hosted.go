@@ -27,8 +27,8 @@ func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterl
 }
 
 // hostedName is the name of the hosted agent that the cluster has for the hub at an address. Without one, it is that of an agent for
-// another address, about which checkKlusterlet decides: the hub may have moved. The first agent gets a name that follows from the cluster and the
-// hub, so that a run that was interrupted before there was a Klusterlet goes on in the same namespace.
+// another address, about which checkKlusterlet decides: the hub may have moved. The first agent gets a name that follows from the cluster
+// and the hub, so that a run that was interrupted before there was a Klusterlet goes on in the same namespace.
 func (c *clusterJoin) hostedName(ctx context.Context, cluster *Cluster, server string) (string, error) {
 	hash := fnv.New32a()
 	fmt.Fprint(hash, c.cluster, " ", c.invitation.Server)

@@ -186,6 +186,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !requested {
 		return ctrl.Result{}, c.withdraw(ctx, cluster)
 	}
+	if known := (*failure)(nil); repeated && errors.As(err, &known) && known.waits {
+		return ctrl.Result{RequeueAfter: tokenLifetime}, nil // what was installed stays; the kubeconfig may have been for one use
+	}
 	return c.report(ctx, cluster, err)
 }
 
