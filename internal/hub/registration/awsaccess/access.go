@@ -20,6 +20,7 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 
 	ekscluster "github.com/capstan-io/capstan/internal/machinery/eks"
 )
@@ -185,12 +186,12 @@ func iamTags(tags map[string]string) (all []iamtypes.Tag) {
 
 // samePolicy compares a policy as IAM returns it, escaped as in a URL, with one in JSON.
 func samePolicy(escaped, want string) bool {
-	text, err := url.QueryUnescape(escaped)
+	document, err := url.QueryUnescape(escaped)
 	if err != nil {
 		return false
 	}
 	var current, desired any
-	if json.Unmarshal([]byte(text), &current) != nil || json.Unmarshal([]byte(want), &desired) != nil {
+	if json.Unmarshal([]byte(document), &current) != nil || json.Unmarshal([]byte(want), &desired) != nil {
 		return false
 	}
 	return reflect.DeepEqual(current, desired)
@@ -260,9 +261,8 @@ type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// varying is what differs each time that the same is refused, or fails: the request, the session of a role, which is named by the time, and
-// the port of a connection.
-var varying = regexp.MustCompile(`, RequestID: [^,]*|(:assumed-role/[^/\s]+)/\S+|:\d+(->)`)
+// varying is what AWS names anew each time that it refuses the same: the request, and the session of a role.
+var varying = regexp.MustCompile(`, RequestID: [^,]*|(:assumed-role/[^/\s]+)/\S+`)
 
 // stable is an error as it is written to a status, without what varies.
-func stable(err error) string { return varying.ReplaceAllString(err.Error(), "$1$2") }
+func stable(err error) string { return varying.ReplaceAllString(text.Stable(err.Error()), "$1") }
