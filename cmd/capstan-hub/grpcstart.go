@@ -11,7 +11,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// grpcStartTimeout is how long the gRPC server may take to read from the API what it serves. It is less than the operator gives its pods.
+// grpcStartTimeout is how long the gRPC server may take to read from the API what it serves.
 const grpcStartTimeout = 2 * time.Minute
 
 var errNotServing = errors.New("the gRPC server has not read from the API what it serves")
@@ -44,24 +44,23 @@ func (s *grpcStart) obstacle() error {
 	return errNotServing
 }
 
-// bound runs the process, and returns the cause if it does not serve in time. It does not wait for the end of it then: a manager whose
-// caches do not sync never ends.
+// bound runs the process, and returns the cause if it does not serve in time. While it does not serve, bound does not wait for its end: a
+// manager whose caches do not sync never ends.
 func (s *grpcStart) bound(ctx context.Context, run func(context.Context) error) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	ended, late := make(chan error, 1), make(chan error, 1)
-	timer := time.AfterFunc(grpcStartTimeout, func() {
-		if !s.over.Load() {
-			late <- fmt.Errorf("after %s, %w; see whether the API answers, and whether the account of the server has its rights",
-				grpcStartTimeout, s.obstacle())
-		}
-	})
-	defer timer.Stop()
+	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
 	select {
 	case err := <-ended:
 		return err
-	case err := <-late:
-		return err
+	case <-ctx.Done():
+		if !s.over.Load() {
+			return nil
+		}
+	case <-time.After(grpcStartTimeout):
+		if !s.over.Load() {
+			return fmt.Errorf("after %s, %w; see whether the API answers, and whether the account of the server has its rights",
+				grpcStartTimeout, s.obstacle())
+		}
 	}
+	return <-ended
 }

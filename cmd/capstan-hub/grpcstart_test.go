@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // GR-01: the server is not ready before it serves calls, and ends with the cause if it never does.
@@ -16,22 +19,26 @@ func TestGRPCStart(t *testing.T) {
 	const late = "after 2m0s, the gRPC server has not read from the API what it serves"
 	for name, test := range map[string]struct {
 		serves  bool
+		told    bool // to end, before it serves
 		problem error
-		ends    string // the error with which the process ends, once the time is up
+		ends    string // the error with which the process ends, once the time is up; empty for none
 	}{
 		"serves":                  {serves: true, ends: failure.Error()},
 		"serves after a problem":  {serves: true, problem: forbidden, ends: failure.Error()},
 		"may not read":            {problem: forbidden, ends: late + ": " + forbidden.Error()},
 		"the API does not answer": {ends: late + "; see whether the API answers"},
+		"is told to end":          {told: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				starting, over, release := &grpcStart{}, make(chan struct{}), make(chan struct{})
 				defer close(release)
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
 				ended := make(chan error, 1)
 				go func() {
-					ended <- starting.bound(t.Context(), func(context.Context) error {
+					ended <- starting.bound(ctx, func(context.Context) error {
 						select {
 						case <-over:
 							return failure
@@ -41,7 +48,7 @@ func TestGRPCStart(t *testing.T) {
 					})
 				}()
 				if test.problem != nil {
-					starting.problem.Store(&test.problem)
+					starting.watchFailed(ctx, toolscache.NewReflector(&toolscache.ListWatch{}, &corev1.Secret{}, nil, 0), test.problem)
 				}
 				if err := starting.ready(nil); err == nil {
 					t.Error("it is ready before it serves")
@@ -53,7 +60,10 @@ func TestGRPCStart(t *testing.T) {
 					}
 					close(over)
 				}
-				if err := <-ended; err == nil || !strings.Contains(err.Error(), test.ends) {
+				if test.told {
+					end()
+				}
+				if err := <-ended; (err != nil) != (test.ends != "") || err != nil && !strings.Contains(err.Error(), test.ends) {
 					t.Errorf("it ended with %v, want %q", err, test.ends)
 				}
 			})
