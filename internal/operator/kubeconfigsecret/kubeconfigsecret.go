@@ -5,7 +5,6 @@ package kubeconfigsecret
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxyurl"
 )
 
 // Config is the access to the cluster that the Secret's kubeconfig leads to. Files that it refers to are keys of the Secret.
@@ -69,25 +69,15 @@ func Inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(kubeconfig.Clusters)) {
 		cluster := kubeconfig.Clusters[name]
-		if !isProxy(cluster.ProxyURL) {
+		if _, ok := proxyurl.Parse(cluster.ProxyURL); cluster.ProxyURL != "" && !ok { // clients would say the whole of it
 			return fmt.Errorf("its kubeconfig has a proxy-url for cluster %q that is no URL of a proxy; use one with %s, such as "+
-				"http://proxy.example.com:3128, with %% in a password written as %%25", name, strings.Join(proxySchemes, ", "))
+				"http://proxy.example.com:3128, with %% in a password written as %%25", name, strings.Join(proxyurl.Schemes, ", "))
 		}
 		if err := replace(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, files); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// proxySchemes are those of the URLs of proxies that clients can use.
-var proxySchemes = []string{"http", "https", "socks5"}
-
-// isProxy reports whether a URL is that of a proxy, or there is none. The client that parses another one would put the whole of it, which
-// may have a password in it, into its error.
-func isProxy(text string) bool {
-	proxy, err := url.Parse(text)
-	return text == "" || err == nil && slices.Contains(proxySchemes, proxy.Scheme)
 }
 
 // programOf is what a user of a kubeconfig gets the credential from, empty if the kubeconfig has it.

@@ -40,6 +40,7 @@ func TestConfig(t *testing.T) {
 			fails: `a proxy-url for cluster "c" that is no URL of a proxy; use one with http, https, socks5, such as`},
 		"proxy of another kind": {cluster: `, proxy-url: "ftp://ann:s3cr3t@proxy"`, user: "token: t", fails: "is no URL of a proxy"},
 		"proxy without a kind":  {cluster: `, proxy-url: "ann:s3cr3t@proxy:3128"`, user: "token: t", fails: "is no URL of a proxy"},
+		"proxy without a host":  {cluster: `, proxy-url: "http://"`, user: "token: t", fails: "is no URL of a proxy"},
 		"program": {user: "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}",
 			fails: `runs a program to get a credential for user "u": exec sh; use a certificate or a token`},
 		"plugin": {user: "auth-provider: {name: gcp}", fails: `for user "u": auth-provider gcp; use a certificate or a token`},

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxyurl"
 	"github.com/capstan-io/capstan/internal/reach/gateway/identity"
 )
 
@@ -116,17 +116,15 @@ func (c *Cluster) readAddress(secret *corev1.Secret) error {
 	return nil
 }
 
-var proxySchemes = []string{"http", "https", "socks5"}
-
 func (c *Cluster) readProxy(secret *corev1.Secret) error {
 	text := strings.TrimSpace(string(secret.Data[gatewayv1alpha1.KeyProxyURL]))
 	if text == "" {
 		return nil
 	}
-	proxy, err := url.Parse(text)
-	if err != nil || proxy.Host == "" || !slices.Contains(proxySchemes, proxy.Scheme) {
+	proxy, ok := proxyurl.Parse(text)
+	if !ok {
 		return fmt.Errorf("key %s is no URL of a proxy; use one with %s, such as http://proxy.example.com:3128", gatewayv1alpha1.KeyProxyURL,
-			strings.Join(proxySchemes, ", "))
+			strings.Join(proxyurl.Schemes, ", "))
 	}
 	c.Proxy = proxy
 	return nil
