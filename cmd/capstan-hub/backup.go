@@ -170,18 +170,16 @@ const abandonedAfter = time.Hour
 
 // removeAbandoned removes the backups that a process has left that was killed while it wrote them.
 func removeAbandoned(directory string, now time.Time) error {
-	entries, err := os.ReadDir(directory)
+	found, err := fs.Glob(os.DirFS(directory), backupPrefix+"*"+backupExtension+".*"+partialExtension)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, entry := range entries {
-		if !isPartialName(entry.Name()) {
-			continue
-		}
-		info, err := entry.Info()
+	for _, name := range found {
+		partial := filepath.Join(directory, name)
+		info, err := os.Stat(partial)
 		if err == nil && now.Sub(info.ModTime()) > abandonedAfter {
-			err = os.Remove(filepath.Join(directory, entry.Name()))
+			err = os.Remove(partial)
 		}
 		if !errors.Is(err, fs.ErrNotExist) { // another process may have completed or removed it
 			errs = append(errs, err)
@@ -230,12 +228,6 @@ func backupName(at time.Time) string {
 func isBackupName(name string) bool {
 	at, err := time.Parse(backupPrefix+backupTimeLayout+backupExtension, name)
 	return err == nil && backupName(at) == name
-}
-
-// isPartialName reports whether a backup is named so while it is written.
-func isPartialName(name string) bool {
-	complete, random, found := strings.Cut(name, backupExtension+".")
-	return found && strings.HasPrefix(complete, backupPrefix) && strings.HasSuffix(random, partialExtension)
 }
 
 // write writes a backup to a file that does not exist yet.

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
@@ -224,15 +223,12 @@ const temporaryPrefix = ".new-"
 
 // removeTemporary removes what a crash left of files that were being written.
 func removeTemporary(dir string) error {
-	entries, err := os.ReadDir(dir)
+	found, err := fs.Glob(os.DirFS(dir), temporaryPrefix+"*")
 	if err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if !strings.HasPrefix(entry.Name(), temporaryPrefix) {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+	for _, name := range found {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove what an earlier run left: %w", err)
 		}
 	}
