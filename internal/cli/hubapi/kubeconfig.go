@@ -276,10 +276,13 @@ func filesIn(list string) []string {
 	return slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 }
 
-func (t Target) isPlayground(file string) bool {
-	named, err := os.Stat(file)
-	playground, playgroundErr := os.Stat(t.Playground)
-	return err == nil && playgroundErr == nil && os.SameFile(named, playground)
+func (t Target) isPlayground(file string) bool { return SameFile(file, t.Playground) }
+
+// SameFile reports whether two paths lead to the same file.
+func SameFile(a, b string) bool {
+	first, errFirst := os.Stat(a)
+	second, errSecond := os.Stat(b)
+	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
 }
 
 // defaults are the kubeconfigs to look for where none is named. A user without a home has none there.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 )
@@ -19,12 +18,12 @@ func (h Home) Exists() (bool, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("look for a playground: %w: set %s to a folder of your own", err, EnvHome)
 	}
-	files, err := fs.Glob(os.DirFS(h.Dir), "run/*.json")
+	names, err := h.Processes().names()
 	if err != nil {
 		return false, err
 	}
-	for _, file := range files {
-		process, err := h.Processes().get(strings.TrimSuffix(path.Base(file), ".json"))
+	for _, name := range names {
+		process, err := h.Processes().get(name)
 		if err == nil && len(process.Command) > 0 {
 			return true, nil
 		}

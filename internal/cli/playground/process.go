@@ -15,6 +15,8 @@ import (
 
 	gopsutil "github.com/shirou/gopsutil/v4/process"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
 const (
@@ -61,12 +63,12 @@ func (p *Process) save() error {
 
 // isCopy reports whether the pid file is a copy of one that another home still has for the same process, which is of that home. One whose
 // home was moved goes with it.
-func (p *Process) isCopy() bool {
+func (p *Process) isCopy(name string) bool {
 	if p.Home == "" {
 		return false
 	}
-	file := Processes{p.Home}.pidFile(strings.TrimSuffix(filepath.Base(p.file), ".json"))
-	if file == p.file || sameFile(file, p.file) {
+	file := Processes{p.Home}.pidFile(name)
+	if file == p.file || hubapi.SameFile(file, p.file) {
 		return false
 	}
 	content, err := os.ReadFile(file)

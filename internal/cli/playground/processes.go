@@ -43,7 +43,7 @@ func (p Processes) get(name string) (*Process, error) {
 	if err := json.Unmarshal(content, &process); err != nil {
 		return nil, fmt.Errorf("%s is broken: %w: remove it if the process it is about does not run", process.file, err)
 	}
-	if process.isCopy() {
+	if process.isCopy(name) {
 		return &never, nil
 	}
 	return &process, nil
@@ -109,18 +109,28 @@ func (p Processes) openLog(name string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// running are the processes that have a pid file and have not ended, whether they are in the state or not.
-func (p Processes) running() ([]*Process, error) {
+// names are those of the processes that have a pid file.
+func (p Processes) names() (names []string, err error) {
 	entries, err := os.ReadDir(p.runDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var running []*Process
 	for _, entry := range entries {
-		name, isPidFile := strings.CutSuffix(entry.Name(), pidExtension)
-		if !isPidFile {
-			continue
+		if name, isPidFile := strings.CutSuffix(entry.Name(), pidExtension); isPidFile {
+			names = append(names, name)
 		}
+	}
+	return names, nil
+}
+
+// running are the processes that have a pid file and have not ended, whether they are in the state or not.
+func (p Processes) running() ([]*Process, error) {
+	names, err := p.names()
+	if err != nil {
+		return nil, err
+	}
+	var running []*Process
+	for _, name := range names {
 		process, err := p.get(name)
 		if err != nil {
 			return nil, err

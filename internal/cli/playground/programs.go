@@ -10,6 +10,8 @@ import (
 	"strconv"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
 // Program is a background process to be.
@@ -129,18 +131,11 @@ func (s hubServer) checkDataDir() error {
 	if dir != "" && !filepath.IsAbs(dir) {
 		dir = filepath.Join(filepath.Dir(s.dir), dir) // the hub runs in the home
 	}
-	if sameFile(dir, s.dataDir()) || filepath.Base(dir) == filepath.Base(s.dataDir()) && sameFile(filepath.Dir(dir), s.dir) {
+	if hubapi.SameFile(dir, s.dataDir()) || filepath.Base(dir) == filepath.Base(s.dataDir()) && hubapi.SameFile(filepath.Dir(dir), s.dir) {
 		return nil
 	}
 	return fmt.Errorf("%s: dataDirectory: %q is not in %s %s: change it to %s, which is where the data is if the home was moved or copied",
 		s.configFile(), config.DataDirectory, EnvHome, filepath.Dir(s.dir), s.dataDir())
-}
-
-// sameFile reports whether two paths lead to the same file.
-func sameFile(a, b string) bool {
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // port is the port in the hub's ocmconfig.yaml, or else the given one.

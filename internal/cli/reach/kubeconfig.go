@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -161,7 +160,7 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 		return err
 	}
 	if f.merge {
-		keepUser := slices.ContainsFunc(filepath.SplitList(source.File), func(other string) bool { return sameFile(other, file) })
+		keepUser := slices.ContainsFunc(filepath.SplitList(source.File), func(other string) bool { return hubapi.SameFile(other, file) })
 		for name := range config.Contexts {
 			existing = mergeKubeconfig(existing, config, hub, name, keepUser)
 		}
@@ -184,12 +183,6 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 		f.Note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
 	}
 	return nil
-}
-
-func sameFile(a, b string) bool {
-	first, errFirst := os.Stat(a)
-	second, errSecond := os.Stat(b)
-	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
 }
 
 func (f *kubeconfigWriting) printKubeconfig(config *clientcmdapi.Config) error {
