@@ -165,6 +165,12 @@ func (c *Cluster) follow(ctx context.Context, server *apiServer, failed <-chan e
 // whileUp is a context that ends with ctx, and when the API server has ended or the database has failed.
 func (c *Cluster) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
+	select {
+	case <-c.ended:
+		cancel()
+		return ctx, cancel
+	default:
+	}
 	go func() {
 		select {
 		case <-c.ended:

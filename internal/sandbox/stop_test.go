@@ -27,7 +27,9 @@ func TestStopEnds(t *testing.T) {
 				c := &Cluster{ended: make(chan struct{})}
 				failed := make(chan error, 1)
 				server := &apiServer{started: true, done: make(chan struct{})}
+				told := false
 				server.cancel = func() {
+					told = true
 					switch {
 					case test.ends:
 						close(server.done)
@@ -43,6 +45,9 @@ func TestStopEnds(t *testing.T) {
 				begin := time.Now()
 				if err := c.Stop(); err != nil {
 					t.Error(err)
+				}
+				if told == test.failed {
+					t.Errorf("the API server is told to end: %t", told)
 				}
 				if got := time.Since(begin); got != test.want {
 					t.Errorf("stopped after %s, want %s", got, test.want)

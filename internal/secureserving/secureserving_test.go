@@ -16,6 +16,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
@@ -73,6 +74,12 @@ func start(t *testing.T, o secureserving.Options) string {
 	if server.NeedLeaderElection() {
 		t.Error("replicas that do not lead do not serve")
 	}
+	return run(t, server)
+}
+
+// run has a server serve for as long as the test runs, and returns the base URL.
+func run(t *testing.T, server *manager.Server) string {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Start(ctx) }()
@@ -139,6 +146,52 @@ func TestServer(t *testing.T) {
 		code, body, err := get(t, url+test.path, test.token, &tls.Config{InsecureSkipVerify: true})
 		if err != nil || code != test.code || !strings.Contains(body, test.says) {
 			t.Errorf("%s with %q: %d, %v, want %d and %q; it says\n%s", test.path, test.token, code, err, test.code, test.says, body)
+		}
+	}
+}
+
+// healthManager is a manager that serves health for itself, and runs what is added.
+type healthManager struct {
+	manager.Manager
+	api    *rest.Config
+	ready  map[string]healthz.Checker
+	server *manager.Server
+}
+
+// GetConfig implements manager.Manager.
+func (m *healthManager) GetConfig() *rest.Config { return m.api }
+
+// AddHealthzCheck implements manager.Manager.
+func (m *healthManager) AddHealthzCheck(string, healthz.Checker) error { return nil }
+
+// AddReadyzCheck implements manager.Manager.
+func (m *healthManager) AddReadyzCheck(name string, check healthz.Checker) error {
+	m.ready[name] = check
+	return nil
+}
+
+// Add implements manager.Manager.
+func (m *healthManager) Add(server manager.Runnable) error {
+	m.server, _ = server.(*manager.Server)
+	return nil
+}
+
+// A process is alive, and not ready, while a check says that it is not.
+func TestAddHealth(t *testing.T) {
+	t.Parallel()
+	m := &healthManager{api: api(t), ready: map[string]healthz.Checker{}}
+	err := secureserving.AddHealth(m, "127.0.0.1:0", nil, map[string]healthz.Checker{
+		"grpc": func(*http.Request) error { return errors.New("it reads from the API") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if check := m.ready["grpc"]; check == nil || check(nil) == nil || m.ready["ping"] == nil {
+		t.Errorf("the manager checks %v", m.ready)
+	}
+	url := run(t, m.server)
+	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 500} {
+		if code, _, err := get(t, url+path, "", &tls.Config{InsecureSkipVerify: true}); err != nil || code != want {
+			t.Errorf("%s: %d, %v, want %d", path, code, err, want)
 		}
 	}
 }

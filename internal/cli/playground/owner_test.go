@@ -13,12 +13,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// filesIn are the names of all that is in a folder.
-func filesIn(t *testing.T, folder string) []string {
+// filesIn are the contents of all that is in a folder, by name; those of folders are empty.
+func filesIn(t *testing.T, folder string) map[string]string {
 	t.Helper()
-	var found []string
-	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, _ fs.DirEntry, err error) error {
-		found = append(found, name)
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			found[name] = ""
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		found[name] = string(content)
 		return err
 	})
 	if err != nil {
@@ -60,7 +65,7 @@ func TestFolderOfOthers(t *testing.T) {
 					t.Errorf("error %v does not mention %q", err, want)
 				}
 			}
-			if after := filesIn(t, home.Dir); !slices.Equal(after, before) {
+			if after := filesIn(t, home.Dir); !maps.Equal(after, before) {
 				t.Errorf("it has %v, and had %v", after, before)
 			}
 		})

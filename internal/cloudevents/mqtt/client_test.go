@@ -99,12 +99,13 @@ func (h *limitHook) OnPacketEncode(_ *broker.Client, packet packets.Packet) pack
 }
 
 type received struct {
-	topic string
-	event *cloudevents.Event
+	connection context.Context
+	topic      string
+	event      *cloudevents.Event
 }
 
-// connect returns a client, with what it receives, and the times at which it has subscribed.
-func connect(t *testing.T, address, id string, route func(Topics) Routes) (*Client, <-chan received, <-chan struct{}) {
+// connect returns a client, with what it receives, and the connections by which it has subscribed.
+func connect(t *testing.T, address, id string, route func(Topics) Routes) (*Client, <-chan received, <-chan context.Context) {
 	t.Helper()
 	config, err := Load(file(t, fmt.Sprintf(`
 brokerHost: %s
@@ -117,10 +118,12 @@ topics:
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, subscribed := make(chan received, 100), make(chan struct{}, 100)
+	events, subscribed := make(chan received, 100), make(chan context.Context, 100)
 	client, err := Connect(t.Context(), Options{Config: config, ClientID: id, Routes: route(config.Topics),
-		Receive:    func(_ context.Context, topic string, event *cloudevents.Event) { events <- received{topic, event} },
-		Subscribed: func(context.Context) { subscribed <- struct{}{} },
+		Receive: func(connection context.Context, topic string, event *cloudevents.Event) {
+			events <- received{connection, topic, event}
+		},
+		Subscribed: func(connection context.Context) { subscribed <- connection },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,9 +149,9 @@ func TestSend(t *testing.T) {
 	source, toSource, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
 	agent, toAgent, agentReady := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
 	_, toOther, otherReady := connect(t, address, "c2", func(t Topics) Routes { return t.ForAgent("c2") })
-	for _, ready := range []<-chan struct{}{sourceReady, agentReady, otherReady} {
-		await(t, "subscription", ready)
-	}
+	await(t, "subscription", sourceReady)
+	await(t, "subscription", otherReady)
+	connection := await(t, "subscription", agentReady)
 
 	spec := eventOf(cloudevents.Spec, cloudevents.Create, cloudevents.ExtensionClusterName, "c1", cloudevents.ExtensionResourceVersion, "3")
 	spec.Time = spec.Time.UTC().Truncate(time.Microsecond)
@@ -157,6 +160,9 @@ func TestSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := await(t, "spec", toAgent)
+	if got.connection != connection {
+		t.Error("the event came by another connection than the subscription")
+	}
 	if !reflect.DeepEqual(got.event, spec) {
 		t.Errorf("got %+v, want %+v", got.event, spec)
 	}
@@ -281,15 +287,15 @@ func TestReconnect(t *testing.T) {
 	stop()
 	_, stop = startBroker(t, address)
 	defer stop()
-	await(t, "second subscription", subscribed)
+	second := await(t, "second subscription", subscribed)
 	source, _, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
 	await(t, "subscription", sourceReady)
 	event := eventOf(cloudevents.Spec, cloudevents.Update, cloudevents.ExtensionClusterName, "c1")
 	if err := source.Send(t.Context(), event); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, "event", events); got.event.ID != event.ID {
-		t.Errorf("got %+v, want %+v", got.event, event)
+	if got := await(t, "event", events); got.event.ID != event.ID || got.connection != second {
+		t.Errorf("got %+v, want %+v, by the second connection", got.event, event)
 	}
 	if err := client.Send(t.Context(), eventOf(cloudevents.Status, cloudevents.Update, cloudevents.ExtensionOriginalSource, "s")); err != nil {
 		t.Error(err)
