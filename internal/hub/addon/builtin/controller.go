@@ -37,6 +37,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 const (
@@ -296,7 +297,7 @@ func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, definition 
 func set(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time, kind, applied, failed, message string, err error) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: applied, Message: message}
 	if err != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, failed, err.Error()
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, failed, text.Stable(err.Error())
 	}
 	condition.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)

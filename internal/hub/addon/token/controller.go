@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // conflictRetry is for conflicts with other writers of the status. Usually the event about their change enqueues the add-on sooner.
@@ -162,7 +163,7 @@ func nameSubject(addOn *addonv1beta1.ManagedClusterAddOn) {
 func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, account *corev1.ServiceAccount, err error) {
 	cond := metav1.Condition{Type: fleet.ConditionTokenInfrastructureReady, LastTransitionTime: metav1.NewTime(c.Clock.Now())}
 	if err != nil {
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonTokenInfrastructureApplyFailed, err.Error()
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, fleet.ReasonTokenInfrastructureApplyFailed, text.Stable(err.Error())
 	} else {
 		cond.Status, cond.Reason = metav1.ConditionTrue, fleet.ConditionTokenInfrastructureReady
 		cond.Message = fleet.TokenInfrastructureReadyMessage(account.Namespace, account.Name, string(account.UID))
