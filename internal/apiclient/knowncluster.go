@@ -12,7 +12,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// KnownCluster is a cluster of a kubeconfig: its user trusts it already.
+// KnownCluster is the cluster that a kubeconfig leads to.
 type KnownCluster struct {
 	// Name of the cluster in the kubeconfig.
 	Name string

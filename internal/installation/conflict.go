@@ -34,7 +34,7 @@ const (
 // Conflict is why an agent is not installed in a cluster that has one.
 type Conflict struct {
 	Kind ConflictKind
-	// Klusterlet is the one that the cluster has, and Cluster the name that its cluster has on the hub.
+	// Klusterlet is the one that the cluster has, and Cluster the name that its cluster has on the hub, but for ConflictNamespace.
 	Klusterlet *operatorv1.Klusterlet
 	Cluster    string
 	// Installed is the Klusterlet that would be installed in the same namespace, for ConflictNamespace.
@@ -100,7 +100,7 @@ func checkNamespaceOfAgent(existing *operatorv1.Klusterlet, objects []*unstructu
 	namespace := NamespaceOfAgent(existing)
 	for _, object := range objects {
 		if object.GroupVersionKind() == KindKlusterlet && NamespaceOfInstalled(object) == namespace {
-			return &Conflict{Kind: ConflictNamespace, Klusterlet: existing, Cluster: existing.Spec.ClusterName, Installed: object,
+			return &Conflict{Kind: ConflictNamespace, Klusterlet: existing, Installed: object,
 				message: fmt.Sprintf("the agent of Klusterlet %s runs in the namespace %s, and that of Klusterlet %s would take its credentials there",
 					existing.Name, namespace, object.GetName())}
 		}
