@@ -56,9 +56,8 @@ func (m merger) object(at position, required, live, last map[string]any) (change
 		if required[field] != nil || have == nil {
 			continue
 		}
-		if texts, ok := have.(map[string]any); ok && isSharedMap(field) && !at.exact {
-			before, _ := last[field].(map[string]any)
-			changed = m.object(m.inside(at, field), nil, texts, before) || changed
+		if inside, ok := have.(map[string]any); ok && goesInParts(at, field, last[field]) {
+			changed = m.object(m.inside(at, field), nil, inside, partsOf(last[field])) || changed
 			continue
 		}
 		if m.isUnwanted(at, field, have, required, last) {
@@ -74,6 +73,20 @@ func (m merger) isUnwanted(at position, field string, have any, required, last m
 	return last[field] != nil && !m.isNotStored(at, field, last[field]) ||
 		at.exact && !m.isDefault(field, have) ||
 		m.excludes(at, required, field)
+}
+
+// goesInParts reports whether an object that the manifest does not name loses no more than what the last one named in it.
+func goesInParts(at position, field string, last any) bool {
+	_, isParts := last.(parts)
+	return isParts || isSharedMap(field) && !at.exact
+}
+
+func partsOf(last any) map[string]any {
+	if last, ok := last.(parts); ok {
+		return last
+	}
+	fields, _ := last.(map[string]any)
+	return fields
 }
 
 // isSharedMap says in which objects everybody has keys of their own, so that they never go as a whole: the metadata of

@@ -13,7 +13,8 @@
 // addresses it handed out, fields that controllers own. Writing the manifest over it would fight with all of them, so:
 //
 //   - A field that the manifest names is made equal in the live object. A field it does not name is left alone.
-//   - A field that the previous manifest named and this one does not is removed from the live object.
+//   - A field that the previous manifest named and this one does not is removed from the live object. LeaveToOthers spares those that
+//     others have.
 //   - A list is one value: when any of its elements differs from the manifest (by the two rules above), or their number
 //     does, the list of the manifest takes its place. Lists of native kinds whose elements have a name, such as containers,
 //     volumes and ports (see mergekeys.go), are matched by it instead: the manifest says which elements there are and in which order,

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -123,6 +125,16 @@ func (m merger) excludes(at position, required map[string]any, field string) boo
 		}
 	}
 	return false
+}
+
+// isOneValue reports whether no part of a field can stay without the rest, which would be of another kind, or mean something else.
+func (m merger) isOneValue(at position, field string) bool {
+	if m.inside(at, field).exact {
+		return true
+	}
+	_, isOfAKind := discriminators[field]
+	isAlternative := slices.ContainsFunc(alternatives, func(group sets.Set[string]) bool { return group.Has(field) })
+	return m.native && (isOfAKind || isAlternative || at.field == "volumes")
 }
 
 // namesOther reports whether an object has another field than this one.

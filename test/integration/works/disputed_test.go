@@ -219,6 +219,13 @@ func TestDisputedField(t *testing.T) {
 	framework.PatchData(t, m, ns, "other", "key", "drift")
 	framework.AwaitConfigMap(t, m, ns, "other", "1")
 	awaitUndisputed(t, h, w, web(ns, "", ""), framework.ConfigMap(ns, "other", "1"))
+	framework.AwaitObject(t, m, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}},
+		func(d *appsv1.Deployment) error {
+			if *d.Spec.Replicas != 3 {
+				return fmt.Errorf("%d replicas, want those of the autoscaler", *d.Spec.Replicas)
+			}
+			return nil
+		})
 	counted.await(t, 5)
 }
 

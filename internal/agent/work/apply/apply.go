@@ -195,7 +195,7 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 		t.presence = a.lookup(ctx, t.object())
 	}
 	if t.before != nil {
-		t.manifest = t.before.manifest // still the one to compare with
+		t.manifest, t.disputeBefore = t.before.manifest, t.before.lastDispute() // still what to compare with
 	}
 }
 

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,8 +33,8 @@ func (t *task) rememberFields() {
 	t.required.SetAnnotations(annotations)
 }
 
-// lastApplied is the manifest before this one, as far as it is known. Of its metadata, it names what is to go: the keys that this manifest
-// does not name, and nobody else has.
+// lastApplied is the manifest before this one, as far as it is known. It names what is to go: the keys of metadata and the fields that this
+// manifest does not name, and nobody else has.
 func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
 	own := appliedmanifestwork.FieldsAnnotation(t.owner.Name)
 	last := manifest.LastNamed(live.GetAnnotations()[own])
@@ -49,7 +50,19 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 	if last == nil {
 		return nil
 	}
-	return manifest.WithKeys(last, withoutOthers(keys.Difference(manifest.KeysOf(t.required)), live, own))
+	keys = withoutOthers(keys.Difference(manifest.KeysOf(t.required)), live, own)
+	maps.DeleteFunc(keys, func(key manifest.Key, _ sets.Empty) bool {
+		return t.wasDisputed(manifest.Field{"metadata", key.Field, key.Name})
+	})
+	return manifest.WithKeys(manifest.LeaveToOthers(t.required, live, last, func(field manifest.Field) bool {
+		return t.wasDisputed(field) || managedfields.HaveOthers(live, field)
+	}), keys)
+}
+
+// wasDisputed reports whether others kept changing a field when the last manifest was applied. Between two of their writes, it is the agent
+// that has written it last.
+func (t *task) wasDisputed(field manifest.Field) bool {
+	return t.before != nil && t.before.lastDispute().IsAbout(field.String())
 }
 
 // withoutOthers leaves out the keys that others have: the works whose owner the key is or whose annotations name it, and other clients, as

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,10 +40,11 @@ type disputed struct {
 	clock  *clocktesting.FakeClock
 	live   *unstructured.Unstructured
 	writes int
-	// admit is what admission makes of each write.
-	admit func(*unstructured.Unstructured)
-	works []*workv1.ManifestWork
-	last  map[string]*workResult
+	// admit is what admission makes of each write, and refuse whether it refuses updates.
+	admit  func(*unstructured.Unstructured)
+	refuse bool
+	works  []*workv1.ManifestWork
+	last   map[string]*workResult
 }
 
 func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
@@ -79,6 +81,9 @@ func (d *disputed) serve(action kubetesting.Action) (bool, runtime.Object, error
 			d.live.SetUID(types.UID(fmt.Sprint("uid-", d.writes)))
 			d.writes++
 			return true, d.live.DeepCopy(), nil
+		}
+		if d.refuse {
+			return true, nil, errors.New("refused")
 		}
 		if d.store(action.GetObject().(*unstructured.Unstructured), "work-agent") {
 			d.writes++
@@ -326,6 +331,80 @@ func TestNewGenerationInDispute(t *testing.T) {
 	d.pass(t)
 	if d.writes != before+2 {
 		t.Errorf("%d writes when the repair is due", d.writes-before)
+	}
+}
+
+// WK-05, WK-17: a field that is taken out of the manifest stays as it is if others have it, whoever of those in dispute wrote it last.
+func TestFieldLeftToOthers(t *testing.T) {
+	t.Parallel()
+	unchanged := func(*disputed, *testing.T) {}
+	repaired := func(d *disputed, t *testing.T) {
+		d.clock.SetTime(d.outcome("a").backoffUntil)
+		d.pass(t)
+	}
+	scaled := func(by func(*metav1.ManagedFieldsEntry)) func(*disputed, *testing.T) {
+		return func(d *disputed, _ *testing.T) {
+			scale(12)(d)
+			entries := d.live.GetManagedFields()
+			by(&entries[0])
+			d.live.SetManagedFields(entries)
+		}
+	}
+	bySubresource := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Subresource = "scale" })
+	byApply := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Operation = metav1.ManagedFieldsOperationApply })
+	byUpdate := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Operation = metav1.ManagedFieldsOperationUpdate })
+	for name, test := range map[string]struct {
+		disputed bool
+		// change is what becomes of the object, restarted whether the agent has forgotten its passes since, and refused how often the API
+		// server refuses the write without the field.
+		change    func(*disputed, *testing.T)
+		restarted bool
+		refused   int
+		want      int64 // 0 is none
+	}{
+		"nobody else has it":                    {change: unchanged},
+		"nobody else has it, refused":           {change: unchanged, refused: 1},
+		"an autoscaler has it":                  {change: bySubresource, want: 12},
+		"an autoscaler has it, after a restart": {change: bySubresource, restarted: true, want: 12},
+		"another client applies it":             {change: byApply, want: 12},
+		"another client has written it":         {change: byUpdate},
+		"in dispute, changed by others":         {disputed: true, change: unchanged, want: 3},
+		"in dispute, just repaired":             {disputed: true, change: repaired, want: 2},
+		"in dispute, refused":                   {disputed: true, change: unchanged, refused: 1, want: 3},
+		"in dispute, refused twice":             {disputed: true, change: repaired, refused: 2, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisputed(t, deploys("a", 2, ""))
+			if test.disputed {
+				d = inDispute(t)
+			} else {
+				d.pass(t)
+			}
+			test.change(d, t)
+			if test.restarted {
+				d.last = map[string]*workResult{}
+			}
+			next := deploys("a", 2, "")
+			next.Generation = 2
+			next.Spec.Workload.Manifests[0].Raw = bytes.ReplaceAll(next.Spec.Workload.Manifests[0].Raw, []byte(`"replicas":2`), nil)
+			d.works = []*workv1.ManifestWork{next}
+			d.refuse = true
+			for range test.refused {
+				d.pass(t)
+				if d.outcome("a").err == nil {
+					t.Fatal("the write is not refused")
+				}
+			}
+			d.refuse = false
+			for range 2 { // the second pass is the one after a restart
+				d.pass(t)
+				if got, _, _ := unstructured.NestedInt64(d.live.Object, "spec", "replicas"); got != test.want || d.outcome("a").err != nil {
+					t.Errorf("%d replicas, want %d: %v", got, test.want, d.outcome("a").err)
+				}
+				d.last = map[string]*workResult{}
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -57,6 +58,8 @@ type manifestResult struct {
 	// there is one.
 	backoffUntil time.Time
 	dispute      *conditions.Dispute
+	// disputeBefore is what the dispute was about under the manifest that was applied last, while this one fails.
+	disputeBefore *conditions.Dispute
 	// frozen manifests are complete, and left as they are.
 	frozen bool
 	// requeueAt is when to reconcile the manifest again without an event: to check whether the executor may apply it, to make a repair, or to
@@ -67,6 +70,9 @@ type manifestResult struct {
 	// query is what is to be reported of the object.
 	query conditions.Query
 }
+
+// lastDispute is what the dispute about the object is about, or was about under the manifest that was applied last; nil if there is none.
+func (o *manifestResult) lastDispute() *conditions.Dispute { return cmp.Or(o.dispute, o.disputeBefore) }
 
 func (o *manifestResult) object() tracker.Object {
 	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,

@@ -3,6 +3,7 @@ package conditions
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,14 @@ type Dispute struct {
 	ByAgent bool
 	// Others are the works that name the object as well, such as "ManifestWork web".
 	Others []string
+}
+
+// IsAbout reports whether the dispute is about a field, or anything in it; no dispute is about none.
+func (d *Dispute) IsAbout(field string) bool {
+	return d != nil && slices.ContainsFunc(d.Fields, func(disputed string) bool {
+		inside, found := strings.CutPrefix(disputed, field)
+		return found && (inside == "" || inside[0] == '.' || inside[0] == '[')
+	})
 }
 
 // setDisputed sets the condition of a manifest, or removes it if there is no dispute. A rule may be about a condition of the same name.

@@ -93,3 +93,20 @@ func TestDisputedWithOthers(t *testing.T) {
 		t.Errorf("the rule does not decide alone: %+v", w.Status.Conditions)
 	}
 }
+
+// WK-17: a dispute about a field is one about what the field is in, and about nothing beside it.
+func TestIsAbout(t *testing.T) {
+	t.Parallel()
+	dispute := &Dispute{Fields: []string{"spec.replicas", `metadata.labels["a/b"]`, "spec.ports[0].name"}}
+	for field, want := range map[string]bool{
+		"spec.replicas": true, "spec": true, "spec.ports": true, "spec.ports[0]": true, `metadata.labels["a/b"]`: true, "metadata.labels": true,
+		"spec.replica": false, "spec.replicas.max": false, "spec.ports[1]": false, "spec.paused": false,
+	} {
+		if got := dispute.IsAbout(field); got != want {
+			t.Errorf("%s: %t", field, got)
+		}
+	}
+	if (*Dispute)(nil).IsAbout("spec") {
+		t.Error("no dispute is about something")
+	}
+}

@@ -3,6 +3,7 @@ package managedfields
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func LastWriter(live *unstructured.Unstructured, fields []manifest.Field) Writer
 func OfOthers(live *unstructured.Unstructured, keys sets.Set[manifest.Key]) sets.Set[manifest.Key] {
 	others := sets.New[manifest.Key]()
 	for _, entry := range live.GetManagedFields() {
-		if (Writer{Manager: entry.Manager}).IsAgent() || entry.Manager == original {
+		if isOfAgent(entry) {
 			continue
 		}
 		fields, ok := fieldsOf(entry)
@@ -73,6 +74,22 @@ func OfOthers(live *unstructured.Unstructured, keys sets.Set[manifest.Key]) sets
 		}
 	}
 	return others
+}
+
+// HaveOthers reports whether others than work agents have a field of the object, or anything in it: those who apply it server-side, and
+// those who write it by a subresource, as autoscalers do. Who has written the object as a whole need not mean to have the field for good.
+func HaveOthers(live *unstructured.Unstructured, field manifest.Field) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		if isOfAgent(entry) || entry.Operation != metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+			return false
+		}
+		fields, ok := fieldsOf(entry)
+		return ok && hasAny(fields, func(path fieldpath.Path) bool { return len(path) >= len(field) && isAt(path, field, live.Object) })
+	})
+}
+
+func isOfAgent(entry metav1.ManagedFieldsEntry) bool {
+	return Writer{Manager: entry.Manager}.IsAgent() || entry.Manager == original
 }
 
 func pathOf(key manifest.Key) fieldpath.Path {
@@ -98,13 +115,15 @@ func ownsAny(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, f
 	if !ok {
 		return false
 	}
-	owns := false
-	written.Leaves().Iterate(func(path fieldpath.Path) {
-		for _, field := range fields {
-			owns = owns || isAt(path, field, live.Object)
-		}
+	return hasAny(written, func(path fieldpath.Path) bool {
+		return slices.ContainsFunc(fields, func(field manifest.Field) bool { return isAt(path, field, live.Object) })
 	})
-	return owns
+}
+
+// hasAny reports whether it is so of any leaf of the fields.
+func hasAny(fields *fieldpath.Set, isSo func(fieldpath.Path) bool) (found bool) {
+	fields.Leaves().Iterate(func(path fieldpath.Path) { found = found || isSo(path) })
+	return found
 }
 
 // isAt reports whether a path leads to the field, to something in it, or to something that it is in, in the object.

@@ -12,6 +12,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
+// applies is an entry of a client that applies fields server-side.
+func applies(manager, fields string) string {
+	return strings.Replace(entry(manager, "", 1, fields), `"operation":"Update"`, `"operation":"Apply"`, 1)
+}
+
 // entry is one of metadata.managedFields, of a second.
 func entry(manager, subresource string, second int, fields string) string {
 	return fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"apps/v1","subresource":%q,"time":"2026-01-01T00:00:%02dZ",
@@ -118,6 +123,52 @@ func TestOfOthers(t *testing.T) {
 			}
 			if got := OfOthers(live, all); !got.Equal(test.want) {
 				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// WK-05: whose the content is that a manifest does not name any more.
+func TestHaveOthers(t *testing.T) {
+	t.Parallel()
+	const (
+		replicas = `{"f:spec":{"f:replicas":{}}}`
+		surge    = `{"f:spec":{"f:strategy":{"f:rollingUpdate":{".":{},"f:maxSurge":{}}}}}`
+		image    = `{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{}}}}}`
+		atomic   = `{"f:spec":{"f:selector":{}}}`
+	)
+	for name, test := range map[string]struct {
+		field manifest.Field
+		entry string
+		want  bool
+	}{
+		"by a subresource":     {manifest.Field{"spec", "replicas"}, entry("kube-controller-manager", "scale", 1, replicas), true},
+		"another client":       {manifest.Field{"spec", "replicas"}, entry("helm", "", 1, replicas), false},
+		"server-side":          {manifest.Field{"spec", "replicas"}, applies("kubectl", replicas), true},
+		"an agent of SSA":      {manifest.Field{"spec", "replicas"}, applies("work-agent-b", replicas), false},
+		"the agent":            {manifest.Field{"spec", "replicas"}, entry("work-agent", "", 1, replicas), false},
+		"the original's agent": {manifest.Field{"spec", "replicas"}, entry("work", "", 1, replicas), false},
+		"another field":        {manifest.Field{"spec", "paused"}, applies("kubectl", replicas), false},
+		"a field in it":        {manifest.Field{"spec", "strategy"}, applies("kubectl", surge), true},
+		"a field beside it": {manifest.Field{"spec", "strategy", "rollingUpdate", "maxUnavailable"},
+			applies("kubectl", surge), false},
+		"a field of an element":           {manifest.Field{"spec", "containers", 1, "image"}, applies("kubectl", image), true},
+		"an element":                      {manifest.Field{"spec", "containers", 1}, applies("kubectl", image), true},
+		"another element":                 {manifest.Field{"spec", "containers", 0}, applies("kubectl", image), false},
+		"a field of what is one value":    {manifest.Field{"spec", "selector", "app"}, applies("kubectl", atomic), false},
+		"an entry that cannot be read":    {manifest.Field{"spec", "replicas"}, applies("kubectl", `{"x:":{}}`), false},
+		"an element of a list without it": {manifest.Field{"spec", "containers", 2}, applies("kubectl", image), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := &unstructured.Unstructured{}
+			content := `{"metadata":{"managedFields":[` + test.entry + `]},"spec":{"replicas":3,"selector":{"app":"web"},
+				"strategy":{"rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},"containers":[{"name":"proxy","image":"a"},{"name":"web","image":"b"}]}}`
+			if err := json.Unmarshal([]byte(content), &live.Object); err != nil {
+				t.Fatal(err)
+			}
+			if got := HaveOthers(live, test.field); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
 			}
 		})
 	}
