@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,7 +99,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 	}
 	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if o.err = b.named.add(&o); o.err != nil {
-		o.presence = a.lookup(ctx, o.object())
+		a.lookup(ctx, &o, b.last.find(o.object()))
 		o.withheld = !a.mayGet(ctx, b.work.Spec.Executor, o.object())
 		return o, nil
 	}
@@ -192,27 +193,31 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 	t.missing = namespaceOf(err)
 	a.awaitMissing(t.owner.Name, t.manifestResult) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if t.presence == conditions.Unknown {
-		t.presence = a.lookup(ctx, t.object())
+		a.lookup(ctx, t.manifestResult, t.before)
 	}
 	if t.before != nil {
 		t.manifest, t.disputeBefore = t.before.manifest, t.before.lastDispute() // still what to compare with
 	}
 }
 
-// lookup reports whether an object exists, from the watch if that knows.
-func (a *applier) lookup(ctx context.Context, o tracker.Object) conditions.Presence {
-	if presence := a.watchedPresence(o); presence != conditions.Unknown {
-		return presence
+// lookup finds out whether an object exists, and which one it is. The watch knows the first of these, and the last pass may have found out
+// the second.
+func (a *applier) lookup(ctx context.Context, o, before *manifestResult) {
+	o.presence = a.watchedPresence(o.object())
+	if before != nil && o.presence == conditions.Present {
+		o.found = cmp.Or(before.uid, before.found)
 	}
-	live, err := a.objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	if o.presence == conditions.Absent || o.found != "" {
+		return
+	}
+	object := o.object()
+	live, err := a.objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		a.tracked.Saw(o, live)
-		return conditions.Present
+		a.tracked.Saw(object, live)
+		o.presence, o.found = conditions.Present, live.GetUID()
 	case apierrors.IsNotFound(err):
-		return conditions.Absent
-	default:
-		return conditions.Unknown
+		o.presence = conditions.Absent
 	}
 }
 

@@ -6,14 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -89,5 +92,77 @@ func TestInventoryOfUnknownKind(t *testing.T) {
 		if stays := len(owned) == 1 && len(obsolete) == 0; stays != test.stays {
 			t.Errorf("%s: owned %v, obsolete %v", name, owned, obsolete)
 		}
+	}
+}
+
+// An object that a manifest names by another group than before is the same one: it is not deleted, whether the manifest could be applied,
+// or it is not known which object it names.
+func TestInventoryOfObjectNamedOtherwise(t *testing.T) {
+	t.Parallel()
+	recordOf := func(group, resource, name, uid string) workv1.AppliedManifestResourceMeta {
+		return workv1.AppliedManifestResourceMeta{Version: "v1", UID: uid,
+			ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: resource, Name: name}}
+	}
+	resultOf := func(uid types.UID, owned bool, presence conditions.Presence, err error) manifestResult {
+		return manifestResult{resolved: true, owned: owned, uid: uid, presence: presence, err: err,
+			mapping:  &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}},
+			identity: manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "shop"}}
+	}
+	refused := errors.New("refused")
+	found := func(uid types.UID) manifestResult {
+		o := resultOf("", true, conditions.Present, refused)
+		o.found = uid
+		return o
+	}
+	project, namespace := recordOf("project.openshift.io", "projects", "shop", "1"), recordOf("", "namespaces", "shop", "1")
+	type records = []workv1.AppliedManifestResourceMeta
+	for name, test := range map[string]struct {
+		before          records
+		result          manifestResult
+		owned, obsolete records
+	}{
+		"applied":              {records{project}, resultOf("1", true, conditions.Present, nil), records{namespace}, nil},
+		"applied, not owned":   {records{project}, resultOf("1", false, conditions.Present, nil), nil, nil},
+		"failed":               {records{project}, resultOf("1", true, conditions.Present, refused), records{namespace, project}, nil},
+		"failed, not known":    {records{project}, resultOf("", true, conditions.Present, refused), records{project}, nil},
+		"failed, nothing read": {records{project}, resultOf("", true, conditions.Unknown, refused), records{project}, nil},
+		"failed, not there":    {records{project}, resultOf("", true, conditions.Absent, refused), nil, records{project}},
+		"failed, found":        {records{project}, found("1"), records{project}, nil},
+		"another object of the name, failed, found": {records{recordOf("apps", "deployments", "shop", "1")}, found("2"), nil,
+			records{recordOf("apps", "deployments", "shop", "1")}},
+		"applied after it had failed": {records{namespace, project}, resultOf("1", true, conditions.Present, nil),
+			records{namespace}, nil},
+		"another object": {records{project}, resultOf("2", true, conditions.Present, nil),
+			records{recordOf("", "namespaces", "shop", "2")}, records{project}},
+		"another object, failed, known by its record": {records{recordOf("", "namespaces", "shop", "2"), project},
+			resultOf("", true, conditions.Present, refused), records{recordOf("", "namespaces", "shop", "2")}, records{project}},
+		"another name": {records{recordOf("project.openshift.io", "projects", "other", "3")},
+			resultOf("", true, conditions.Present, refused), nil, records{recordOf("project.openshift.io", "projects", "other", "3")}},
+		"a record without a UID": {records{recordOf("project.openshift.io", "projects", "shop", "")},
+			resultOf("", true, conditions.Present, nil), nil, records{recordOf("project.openshift.io", "projects", "shop", "")}},
+	} {
+		owned, obsolete := inventory(test.before, []manifestResult{test.result})
+		if diff := cmp.Diff([]records{test.owned, test.obsolete}, []records{owned, obsolete}); diff != "" {
+			t.Errorf("%s: owned and obsolete (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// It is known which object a manifest is about that fails before the object is read.
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	d := newDisputed(t, deploys("a", 2, ""))
+	d.pass(t)
+	made := d.outcome("a")
+	o := manifestResult{mapping: made.mapping, identity: made.identity}
+	d.lookup(t.Context(), &o, nil)
+	if o.presence != conditions.Present || o.found == "" || o.found != d.live.GetUID() {
+		t.Errorf("presence %v, found %q, want %q", o.presence, o.found, d.live.GetUID())
+	}
+	remove(d)
+	o = manifestResult{mapping: made.mapping, identity: made.identity}
+	d.lookup(t.Context(), &o, made)
+	if o.presence != conditions.Absent || o.found != "" {
+		t.Errorf("presence %v, found %q of an object that is not there", o.presence, o.found)
 	}
 }

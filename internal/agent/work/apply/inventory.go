@@ -1,11 +1,13 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
@@ -42,7 +44,8 @@ func (c *Controller) untrack(last *workResult, results []manifestResult, amw *wo
 }
 
 // inventory is what a work owns after a pass, and what it no longer owns of what it did before. What could not be applied
-// this time stays owned if it was. A change of version alone is none.
+// this time stays owned if it was. A change of version alone is none, and neither is a change of the group or resource by which a manifest
+// names the same object.
 func inventory(before []workv1.AppliedManifestResourceMeta, results []manifestResult) (
 	owned, obsolete []workv1.AppliedManifestResourceMeta) {
 	recorded := make(map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta, len(before))
@@ -73,8 +76,8 @@ func inventory(before []workv1.AppliedManifestResourceMeta, results []manifestRe
 	}
 	for _, r := range before {
 		switch {
-		case named[r.ResourceIdentifier]:
-		case mayStandFor(results, r):
+		case named[r.ResourceIdentifier] || isAppliedOtherwise(results, r):
+		case mayStandFor(results, r) || mayBeNamedOtherwise(results, recorded, r):
 			owned = append(owned, r) // nothing is deleted on a guess
 		default:
 			obsolete = append(obsolete, r)
@@ -92,5 +95,27 @@ func mayStandFor(results []manifestResult, r workv1.AppliedManifestResourceMeta)
 		}
 		return o.identity.Name == "" || o.identity.Group == r.Group && o.identity.Name == r.Name &&
 			(r.Namespace == "" || o.identity.Namespace == r.Namespace)
+	})
+}
+
+// isAppliedOtherwise reports whether a manifest was applied to the object of the record by another group or resource: an API server may
+// show one object as several, such as a Namespace and a Project of OpenShift.
+func isAppliedOtherwise(results []manifestResult, r workv1.AppliedManifestResourceMeta) bool {
+	return slices.ContainsFunc(results, func(o manifestResult) bool { return o.err == nil && o.uid != "" && string(o.uid) == r.UID })
+}
+
+// mayBeNamedOtherwise reports whether a manifest that failed names the object of the record by another group or resource, or may do so,
+// as it is not known which object it names.
+func mayBeNamedOtherwise(results []manifestResult, recorded map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta,
+	r workv1.AppliedManifestResourceMeta) bool {
+	return slices.ContainsFunc(results, func(o manifestResult) bool {
+		if !o.resolved || o.err == nil {
+			return false
+		}
+		named := o.resource()
+		if uid := cmp.Or(named.UID, string(o.found), recorded[named.ResourceIdentifier].UID); uid != "" {
+			return uid == r.UID
+		}
+		return o.presence != conditions.Absent && named.Group != r.Group && named.Namespace == r.Namespace && named.Name == r.Name
 	})
 }

@@ -41,6 +41,8 @@ type manifestResult struct {
 	// uid and revision are of the object as the pass left it.
 	uid      types.UID
 	revision tracker.Revision
+	// found is the UID of the object, if it exists and the manifest failed before it was read.
+	found types.UID
 	// hash is of the manifest that was applied, and manifest is it, for what the next generation no longer names; nil under ReadOnly.
 	hash     string
 	manifest *unstructured.Unstructured
