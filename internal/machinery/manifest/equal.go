@@ -10,7 +10,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/budget"
 )
 
-// sameScalar compares texts, numbers and booleans: numbers by value (1 is 1.0), quantities by what they mean.
+// sameScalar compares texts, numbers and booleans: numbers by value (1 is 1.0), of integers by all their digits, and quantities by what
+// they mean.
 func sameScalar(at position, required, live any) bool {
 	if required == live {
 		return true
@@ -21,9 +22,16 @@ func sameScalar(at position, required, live any) bool {
 	want, wantIsNumber := number(required)
 	have, haveIsNumber := number(live)
 	if wantIsNumber && haveIsNumber {
-		return want == have
+		return want == have && !areIntegers(required, live)
 	}
 	return at.quantity && sameQuantity(required, live)
+}
+
+// areIntegers reports whether both are integers: large ones that differ may be one float64.
+func areIntegers(a, b any) bool {
+	_, isInteger := a.(int64)
+	_, isAnother := b.(int64)
+	return isInteger && isAnother
 }
 
 func number(value any) (float64, bool) {
