@@ -57,9 +57,26 @@ func (p *Preview) status() metav1.ConditionStatus {
 	}
 }
 
-// DryRunOf is the condition DryRun of a work; nil if there is none.
+// DryRunOf is the condition DryRun of a work; nil if there is none. Others may have set a condition of that type.
 func DryRunOf(work *workv1.ManifestWork) *metav1.Condition {
-	return meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDryRun)
+	if cond := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDryRun); cond != nil && isOfDryRun(*cond) {
+		return cond
+	}
+	return nil
+}
+
+// isOfDryRun reports whether a dry run has set the condition.
+func isOfDryRun(cond metav1.Condition) bool {
+	if cond.Type != fleet.ConditionDryRun {
+		return false
+	}
+	switch cond.Reason {
+	case fleet.ReasonDryRunComplete, fleet.ReasonDryRunFailed, fleet.ReasonDryRunUnknown, fleet.ReasonWouldCreate, fleet.ReasonWouldChange,
+		fleet.ReasonWouldNotChange, fleet.ReasonWouldFail, fleet.ReasonCannotBeTried:
+		return true
+	default:
+		return false
+	}
 }
 
 // SetDryRunUnknown says that the annotation for dry runs has a value that is not known.
@@ -138,10 +155,10 @@ func EndDryRun(work *workv1.ManifestWork) (changed bool) {
 	if DryRunOf(work) == nil {
 		return false
 	}
-	meta.RemoveStatusCondition(&work.Status.Conditions, fleet.ConditionDryRun)
+	work.Status.Conditions = slices.DeleteFunc(work.Status.Conditions, isOfDryRun)
 	manifests := &work.Status.ResourceStatus.Manifests
 	for i := range *manifests {
-		meta.RemoveStatusCondition(&(*manifests)[i].Conditions, fleet.ConditionDryRun)
+		(*manifests)[i].Conditions = slices.DeleteFunc((*manifests)[i].Conditions, isOfDryRun)
 	}
 	*manifests = slices.DeleteFunc(*manifests, func(m workv1.ManifestCondition) bool { return len(m.Conditions) == 0 })
 	return true

@@ -48,6 +48,20 @@ func TestPreviews(t *testing.T) {
 		`Unknown UnknownDryRun: The annotation capstan.io/dry-run is "Sure"; it must be "server" or "none". Nothing is applied until it is`)
 }
 
+// A condition DryRun that others have set is no report of a dry run: there is nothing to end.
+func TestEndDryRunOfOthers(t *testing.T) {
+	t.Parallel()
+	for reason, ends := range map[string]bool{
+		"ConditionRulesAggregated": false, "AsExpected": false, "DryRunComplete": true, "DryRunFailed": true, "UnknownDryRun": true,
+	} {
+		work := &workv1.ManifestWork{}
+		work.Status.Conditions = []metav1.Condition{{Type: "DryRun", Reason: reason}, {Type: "Applied", Reason: "DryRunComplete"}}
+		if EndDryRun(work) != ends || (len(work.Status.Conditions) == 1) != ends {
+			t.Errorf("%s: the conditions that are left are %+v", reason, work.Status.Conditions)
+		}
+	}
+}
+
 // The time of the condition changes with its status, and not with the generation.
 func TestTimeOfDryRun(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,9 @@ type Evaluator struct{ compilers compilers }
 // NewEvaluator returns an Evaluator. The first rule of type CEL takes some milliseconds more.
 func NewEvaluator() *Evaluator { return &Evaluator{compilers: newCompilers()} }
 
-// reserved are the conditions that say what became of a manifest itself.
-var reserved = []string{fleet.ConditionApplied, fleet.ConditionAvailable, fleet.ConditionStatusFeedbackSynced, fleet.ConditionDeleting}
+// reserved are the conditions that the agent sets and removes whatever the rules are. Of the others that it sets, a rule takes the place.
+var reserved = []string{fleet.ConditionApplied, fleet.ConditionAvailable, fleet.ConditionStatusFeedbackSynced, fleet.ConditionDeleting,
+	fleet.ConditionDryRun, fleet.ConditionStatusTruncated}
 
 // conditionType is what the API takes for one.
 var conditionType = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`)

@@ -183,7 +183,7 @@ func TestWellKnown(t *testing.T) {
 func TestRefusedRules(t *testing.T) {
 	t.Parallel()
 	good := rule(`true`)
-	for _, name := range []string{"Applied", "Available", "StatusFeedbackSynced", "Deleting", "not a type", "-", "",
+	for _, name := range []string{"Applied", "Available", "StatusFeedbackSynced", "Deleting", "DryRun", "StatusTruncated", "not a type", "-", "",
 		strings.Repeat("a", 317)} {
 		bad := rule(`true`)
 		bad.Condition = name
