@@ -105,6 +105,7 @@ func TestStateOfClusterWithAnotherClock(t *testing.T) {
 		"a day behind":   {now.AddDate(0, 0, -1), noon},
 		"right":          {now, now},
 		"a little ahead": {now.Add(clockTolerance), now.Add(clockTolerance)},
+		"too far ahead":  {now.Add(clockTolerance + time.Second), noon},
 		"a day ahead":    {now.AddDate(0, 0, 1), noon},
 	} {
 		for state, conditions := range states {
