@@ -260,6 +260,59 @@ func TestRolloutIsProgressive(t *testing.T) {
 	}
 }
 
+// MR-04, WK-16: a change gets past works that agents leave alone because they were complete before it. The set says so, until they are
+// made anew, and the change does not count as good for rollback before.
+func TestRolloutOverCompleteWorks(t *testing.T) {
+	t.Parallel()
+	clusters := []string{"c1", "c2", "c3"}
+	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}))
+	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
+	h := newHub(t, objects(set, decided("p", clusters...))...)
+	expectState := func(number int, state revisionState) {
+		t.Helper()
+		if now := h.history(t).current(); now.Number != number || now.State != state {
+			t.Errorf("revision %d is %q, want revision %d to be %q", now.Number, now.State, number, state)
+		}
+	}
+	for range clusters {
+		h.reconcile(t)
+		h.report(t, clusters, "Applied", "True", "Progressing", "False", "Complete", "True")
+	}
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
+	expectState(1, good)
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	for range clusters {
+		h.reconcile(t)
+	}
+	h.clock.Step(time.Hour)
+	h.reconcile(t)
+	if want := map[string]string{"c1": "2", "c2": "2", "c3": "2"}; !maps.Equal(h.versions(t), want) {
+		t.Errorf("versions %v, want %v", h.versions(t), want)
+	}
+	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
+	if !strings.Contains(message, "3 skipped") || !strings.Contains(message, "the works of c1, c2, c3 alone, because they were complete") {
+		t.Errorf("message %q", message)
+	}
+	h.decide(t, decision("p", 1, 0, append(clusters, "c4")...))
+	h.reconcile(t)
+	h.report(t, []string{"c4"}, "Applied", "True", "Progressing", "False")
+	h.reconcile(t)
+	expectState(2, "")
+	for _, cluster := range clusters {
+		if err := h.Delete(t.Context(), &h.works(t)[cluster][0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range clusters {
+		h.reconcile(t)
+		h.report(t, clusters, "Applied", "True", "Progressing", "False", "Complete", "True")
+	}
+	h.reconcile(t)
+	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
+	expectState(2, good)
+}
+
 // MR-06: PlacementRolledOut is True when every selected cluster has succeeded, and not before, whatever the strategy tolerates.
 func TestRolledOutIsSuccess(t *testing.T) {
 	t.Parallel()

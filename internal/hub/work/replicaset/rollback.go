@@ -89,11 +89,12 @@ func (s *snapshot) stopped() *placement {
 	return nil
 }
 
-// complete reports whether all clusters have the template and are healthy, except for tolerated failures.
+// complete reports whether all clusters have the template and are healthy, except for tolerated failures. Of clusters with frozen works,
+// that is not known.
 func (s *snapshot) complete() bool {
 	done := 0
 	for _, p := range s.placements {
-		if !p.known() || p.plan.Phase != rollout.Complete {
+		if !p.known() || p.plan.Phase != rollout.Complete || len(p.frozen()) > 0 {
 			return false
 		}
 		done += p.plan.Count[rollout.Done]

@@ -17,10 +17,14 @@ const clockTolerance = time.Hour
 
 // stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same reports whether the work has the
 // template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
-// rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again.
+// rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again. A
+// frozen work never gets there, so that its cluster is skipped.
 func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec, now time.Time) (rollout.State, time.Time) {
 	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
 		return rollout.ToApply, time.Time{}
+	}
+	if w.isFrozen() {
+		return rollout.Skip, time.Time{}
 	}
 	if applied := w.current(fleet.ConditionApplied); !isTrue(applied) {
 		return rollout.Progressing, w.since(applied, now)
@@ -38,6 +42,12 @@ func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec, now time.Tim
 	default:
 		return rollout.Progressing, since
 	}
+}
+
+// isFrozen reports whether the work was complete before the hub wrote its present spec: agents leave complete works alone. Agents of Open
+// Cluster Management still report of each spec that the work is complete, but not that it is applied.
+func (w *work) isFrozen() bool {
+	return meta.IsStatusConditionTrue(w.Status.Conditions, fleet.ConditionComplete) && w.current(fleet.ConditionApplied) == nil
 }
 
 // withoutProgress returns the state for a work without a condition Progressing. If there will be none, because no rule sets it and

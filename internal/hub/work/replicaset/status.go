@@ -171,10 +171,24 @@ func (s *snapshot) rolledOut() metav1.Condition {
 		for _, note := range p.plan.Notes {
 			message += "; note: " + note
 		}
+		if frozen := p.frozen(); len(frozen) > 0 {
+			message += fmt.Sprintf("; skipped: agents leave the works of %s alone, because they were complete before this change: delete these "+
+				"ManifestWorks to have new ones made", text.FirstFew(frozen))
+		}
 		messages = append(messages, fmt.Sprintf("placement %s: %s", p.Name, message))
 	}
 	cond.Message = strings.Join(messages, "\n")
 	return cond
+}
+
+// frozen returns the clusters that are skipped because their works are frozen.
+func (p *placement) frozen() (clusters []string) {
+	for _, cluster := range p.plan.Names(rollout.Skipped) {
+		if w := p.works[cluster]; w != nil && w.isFrozen() {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters
 }
 
 // applied returns the condition ManifestworkApplied.
