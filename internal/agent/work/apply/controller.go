@@ -10,9 +10,7 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
@@ -78,6 +77,7 @@ type Controller struct {
 	lastResults workResults
 	deletions   deletions
 	backlog     backlog
+	siblings    siblings
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -87,32 +87,19 @@ func New(hub, managed client.Client, o Options) *Controller {
 		Options: o, hub: hub, managed: managed, names: names,
 		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors,
 			backoff: repair.NewBackoff(o.Clock, repairsAtOnce), clock: o.Clock, names: names},
-		backlog: backlog{works: map[string]bool{}},
+		backlog: backlog{works: map[string]bool{}}, siblings: siblings{ended: map[string]time.Time{}},
 	}
 }
 
 // Register adds the controller to the manager of the managed cluster.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(o.Hub.GetClient(), mgr.GetClient(), o)
-	workOf := func(name string) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.Namespace, Name: name}}}
-	}
-	on := func(listen func(func(owner string)), concerns func(work string) bool) source.Source {
-		return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			listen(func(owner string) {
-				if work, ours := c.names.WorkOf(owner); ours && concerns(work) {
-					queue.Forget(workOf(work)[0]) // what made it fail may be over in a moment
-					queue.Add(workOf(work)[0])
-				}
-			})
+	on := func(listen func(queue workQueue)) source.Source {
+		return source.Func(func(_ context.Context, queue workQueue) error {
+			listen(queue)
 			return nil
 		})
 	}
-	stays := func(work string) bool { return !c.deletions.has(work) } // objects of works that are being deleted are for package deletion
-	onReturn := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
-		return nil
-	})
 	if err := mgr.Add(manager.RunnableFunc(c.countUntil)); err != nil {
 		return err
 	}
@@ -123,12 +110,20 @@ func Register(mgr ctrl.Manager, o Options) error {
 			if !ok || amw.Spec.HubHash != o.HubHash {
 				return nil
 			}
-			return workOf(amw.Spec.ManifestWorkName)
+			return []reconcile.Request{c.requestFor(amw.Spec.ManifestWorkName)}
 		})).
-		WatchesRawSource(on(o.Applied.Tracked.Listen, stays)).
-		WatchesRawSource(on(o.Observer.Listen, stays)).
-		WatchesRawSource(on(o.Applied.ListenToDelays, c.deletions.has)).
-		WatchesRawSource(onReturn).
+		WatchesRawSource(on(func(queue workQueue) {
+			o.Applied.Tracked.Listen(func(owner string, object tracker.Object) { c.objectChanged(queue, owner, object) })
+		})).
+		WatchesRawSource(on(func(queue workQueue) {
+			o.Observer.Listen(func(owner string) { c.readingChanged(queue, owner) })
+		})).
+		WatchesRawSource(on(func(queue workQueue) {
+			o.Applied.ListenToDelays(func(owner string) { c.delayChanged(queue, owner) })
+		})).
+		WatchesRawSource(on(func(queue workQueue) {
+			c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(c.requestFor(work), after) }
+		})).
 		WithOptions(controller.Options{
 			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: o.Workers,
 			RateLimiter: retry.Limiter(),

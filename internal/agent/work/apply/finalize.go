@@ -126,4 +126,5 @@ func (c *Controller) forgetExcept(work string, kept []workv1.AppliedManifestReso
 	owner.Name = c.names.Of(work)
 	c.untrack(last, nil, owner)
 	c.lastResults.delete(work)
+	c.siblings.forget(work)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,18 @@ func (p *workResult) find(object tracker.Object) *manifestResult {
 		}
 	}
 	return nil
+}
+
+// failsWith reports whether a manifest has failed that is about the object, or lacks it. It may be so if there was no pass.
+func (p *workResult) failsWith(object tracker.Object) bool {
+	return p == nil || slices.ContainsFunc(p.results, func(o manifestResult) bool {
+		return o.err != nil && slices.Contains(o.tracked(), object)
+	})
+}
+
+// fails reports whether a manifest has failed.
+func (p *workResult) fails() bool {
+	return p != nil && failures(p.results) != nil
 }
 
 // failures joins what went wrong with the manifests of a work.

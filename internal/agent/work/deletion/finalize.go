@@ -21,6 +21,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -68,7 +69,9 @@ func registerFinalizer(mgr ctrl.Manager, o Options) error {
 		return ok && (amw.Spec.HubHash == o.HubHash || amw.Spec.AgentID == o.AgentID) && !amw.DeletionTimestamp.IsZero()
 	})
 	onChange := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		o.Applied.Tracked.Listen(func(owner string) { queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: owner}}) })
+		o.Applied.Tracked.Listen(func(owner string, _ tracker.Object) {
+			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: owner}})
+		})
 		return nil
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("work-appliedmanifestwork-finalize").

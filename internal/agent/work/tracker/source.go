@@ -82,8 +82,8 @@ func (k *kind) countRefusal(err error) {
 	if k.refused++; k.refused != maxRefusals || !k.synced {
 		return
 	}
-	for _, tracked := range k.objects {
-		k.notifyOwners(tracked)
+	for name, tracked := range k.objects {
+		k.notifyOwners(name, tracked)
 	}
 }
 

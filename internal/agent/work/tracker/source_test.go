@@ -101,7 +101,7 @@ func TestKindsThatAreRefused(t *testing.T) {
 				cluster := newAPIServer()
 				tracker := New(t.Context(), cluster)
 				var notified []string
-				tracker.Listen(func(owner string) { notified = append(notified, owner) })
+				tracker.Listen(func(owner string, _ Object) { notified = append(notified, owner) })
 				tracker.Track("one", named("a"))
 				synctest.Wait()
 				isKnown := func(want bool, when string) {
@@ -146,7 +146,7 @@ func TestKindsThatMayOnlyBeListed(t *testing.T) {
 		cluster := listOnly{newAPIServer()}
 		tracker := New(t.Context(), cluster)
 		notified := 0
-		tracker.Listen(func(string) { notified++ })
+		tracker.Listen(func(string, Object) { notified++ })
 		tracker.Track("one", named("a"))
 		pass(time.Hour)
 		if _, known := tracker.Revision(named("a")); known || notified != 2 {

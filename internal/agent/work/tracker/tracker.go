@@ -36,7 +36,7 @@ type Tracker struct {
 
 	mu        sync.Mutex
 	kinds     map[schema.GroupVersionResource]*kind
-	listeners []func(owner string)
+	listeners []func(owner string, o Object)
 	changes   []func(o Object, version string, restored bool)
 }
 
@@ -68,9 +68,9 @@ func New(ctx context.Context, client metadata.Interface) *Tracker {
 	return &Tracker{ctx: ctx, client: client, kinds: map[schema.GroupVersionResource]*kind{}}
 }
 
-// Listen has f called with an owner whenever one of its objects changes. f must return quickly and must not call the
+// Listen has f called with an owner and one of its objects whenever that changes. f must return quickly and must not call the
 // tracker. All listeners are added before the first object is tracked.
-func (t *Tracker) Listen(f func(owner string)) {
+func (t *Tracker) Listen(f func(owner string, o Object)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listeners = append(t.listeners, f)
@@ -296,14 +296,14 @@ func (k *kind) take(name types.NamespacedName, version string, live metav1.Objec
 		}
 	}
 	if changed {
-		k.notifyOwners(tracked)
+		k.notifyOwners(name, tracked)
 	}
 }
 
-func (k *kind) notifyOwners(tracked *object) {
+func (k *kind) notifyOwners(name types.NamespacedName, tracked *object) {
 	for owner := range tracked.owners {
 		for _, listener := range k.tracker.listeners {
-			listener(owner)
+			listener(owner, Object{k.resource, name})
 		}
 	}
 }

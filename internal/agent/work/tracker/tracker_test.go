@@ -35,7 +35,7 @@ func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 	k := &kind{tracker: tracker, resource: configMaps, objects: map[types.NamespacedName]*object{}, stop: func() {}}
 	tracker.kinds[configMaps] = k
 	var notified []string
-	tracker.Listen(func(owner string) { notified = append(notified, owner) })
+	tracker.Listen(func(owner string, _ Object) { notified = append(notified, owner) })
 	return tracker, k, func() []string {
 		defer func() { notified = nil }()
 		slices.Sort(notified)
