@@ -2,14 +2,9 @@ package userserver
 
 import (
 	"context"
-	"errors"
-	"net"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -52,27 +47,8 @@ func (c ClusterTokens) isForCluster(ctx context.Context) bool {
 		info.Resource == fleet.ResourceManagedClusters && info.Subresource == fleet.SubresourceProxy && info.Namespace == ""
 }
 
-// isUnsure reports whether somebody who may know a token has not answered. It must not get to a cluster then.
-func isUnsure(err error) bool {
-	if err == nil {
-		return false
-	}
-	var all utilerrors.Aggregate
-	if errors.As(err, &all) {
-		for _, one := range utilerrors.Flatten(all).Errors() {
-			if isNoAnswer(one) {
-				return true
-			}
-		}
-		return false
-	}
-	return isNoAnswer(err)
-}
-
-func isNoAnswer(err error) bool {
-	return errors.As(err, new(net.Error)) || errors.As(err, new(apierrors.APIStatus)) ||
-		errors.Is(err, context.Canceled) || wait.Interrupted(err)
-}
+// isUnsure reports whether a token that the hub does not take may be one of its own nevertheless. It must not get to a cluster then.
+func isUnsure(err error) bool { return err != nil && !token.IsUnknown(err.Error()) }
 
 // Authorize lets tokens of clusters through to these. It has no opinion on anything else.
 func (c ClusterTokens) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

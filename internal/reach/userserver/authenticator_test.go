@@ -3,7 +3,6 @@ package userserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -51,7 +50,7 @@ func authenticate(t *testing.T, path, authorization string, err error) (user.Inf
 func TestClusterTokensAreLeftToTheCluster(t *testing.T) {
 	t.Parallel()
 	const proxy = "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/proxy/api/v1/pods"
-	unknown := utilerrors.NewAggregate([]error{errors.New("invalid bearer token"), fmt.Errorf("verify: %w", errors.New("no keys found"))})
+	unknown := utilerrors.NewAggregate([]error{errors.New("invalid signature, no keys found"), errors.New("invalid bearer token")})
 	who, header, err := authenticate(t, proxy, "Bearer "+ofCluster, unknown)
 	if err != nil || who == nil || who.GetName() != user.Anonymous || header.Get(fleet.HeaderClusterAuthorization) != "Bearer "+ofCluster {
 		t.Errorf("the token of a cluster: %v, %v, %v", who, header, err)
@@ -88,6 +87,7 @@ func TestClusterTokensAreLeftToTheCluster(t *testing.T) {
 		"no answer":          {proxy, "Bearer " + ofCluster, utilerrors.NewAggregate([]error{errors.New("invalid"), unanswered})},
 		"no answer, nested":  {proxy, "Bearer " + ofCluster, utilerrors.NewAggregate([]error{utilerrors.NewAggregate([]error{unanswered})})},
 		"no answer in time":  {proxy, "Bearer " + ofCluster, context.DeadlineExceeded},
+		"a pod not found":    {proxy, "Bearer " + ofHub, errors.New("service account token has been invalidated")},
 		"too many questions": {proxy, "Bearer " + ofCluster, apierrors.NewTooManyRequests("later", 1)},
 	} {
 		if who, header, err := authenticate(t, test.path, test.authorization, test.err); err == nil || who != nil ||

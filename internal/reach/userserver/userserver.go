@@ -4,8 +4,8 @@
 // Who has a token or a client certificate of the hub is that user, with the rights that the API of the hub requires. The token of a service
 // account that the hub does not know is left to the cluster, which may have issued it, such as that of a ManagedServiceAccount; and so is
 // that of an OIDC issuer whose tokens are for clusters. It says nothing about rights on the hub, and leads to the API server of the cluster
-// alone. Tokens of other kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then. Nobody is
-// impersonated with a credential for a cluster.
+// alone. Tokens of other kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then. Nor do
+// those of which the hub is not sure. Nobody is impersonated with a credential for a cluster.
 package userserver
 
 import (
@@ -43,7 +43,7 @@ type Options struct {
 	API http.Handler
 	// Clusters takes the others as they are. It goes by the user and the information about the request in the context.
 	Clusters http.Handler
-	// Tokens knows those of the hub.
+	// Tokens knows those of the hub. It fails with token.ErrDoubtful for what the hub refuses, but may be one of them.
 	Tokens authenticator.Token
 	// Issuers are OIDC issuers, by the URLs that their tokens have, whose tokens are left to clusters.
 	Issuers []string
@@ -102,6 +102,9 @@ func (h *Handler) isOfCluster(ctx context.Context, sent string) (bool, error) {
 		return false, nil
 	}
 	_, ofHub, err := h.Tokens.AuthenticateToken(ctx, sent)
+	if errors.Is(err, token.ErrDoubtful) {
+		return false, nil // the API of the hub refuses it, too, so that the client gets another
+	}
 	if err != nil {
 		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("the hub cannot say whose token this is: %v", err))
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 // newServer says to which handler a request has come, and as what.
@@ -36,11 +37,14 @@ func newServer() http.Handler {
 			info, _ := request.RequestInfoFrom(r.Context())
 			fmt.Fprintf(w, "%s %s %s %s %s", info.Name, info.Subresource, r.URL.EscapedPath(), who.GetName(), r.Header.Get(fleet.HeaderClusterAuthorization))
 		}),
-		Tokens: authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
-			if token == unsure || token == ofIssuerOrHub {
+		Tokens: authenticator.TokenFunc(func(_ context.Context, sent string) (*authenticator.Response, bool, error) {
+			switch sent {
+			case unsure, ofIssuerOrHub:
 				return nil, false, errors.New("no answer")
+			case doubtful, ofIssuerDoubtful:
+				return nil, false, fmt.Errorf("%w: no pod", token.ErrDoubtful)
 			}
-			return nil, token == ofHub || token == ofIssuerAndHub, nil
+			return nil, sent == ofHub || sent == ofIssuerAndHub, nil
 		}),
 	})
 }
@@ -50,6 +54,7 @@ var (
 	ofHub     = tokenOf("system:serviceaccount:hub:a")
 	ofCluster = tokenOf("system:serviceaccount:cluster:a")
 	unsure    = tokenOf("system:serviceaccount:hub:unsure")
+	doubtful  = tokenOf("system:serviceaccount:hub:doubtful")
 )
 
 // issuer is the one whose tokens are for clusters.
@@ -60,6 +65,7 @@ var (
 	ofIssuer         = tokenBy(issuer, "alice")
 	ofIssuerAndHub   = tokenBy(issuer, "on-the-hub")
 	ofIssuerOrHub    = tokenBy(issuer, "unsure")
+	ofIssuerDoubtful = tokenBy(issuer, "doubtful")
 	ofAnother        = tokenBy("https://another.invalid", "alice")
 	ofIssuerUnsigned = strings.Replace(ofIssuer, encoded(`{"alg":"RS256"}`), encoded(`{"alg":"none"}`), 1)
 )
@@ -96,6 +102,7 @@ func TestWhoAsks(t *testing.T) {
 	const onCluster = "/apis/reach.capstan.io/v1alpha1/managedclusters/c1/proxy/api"
 	for authorization, want := range map[string]string{
 		"Bearer " + ofHub:                  "API c1/proxy/api Bearer " + ofHub,
+		"Bearer " + doubtful:               "API c1/proxy/api Bearer " + doubtful,
 		"bearer  " + ofHub:                 "API c1/proxy/api bearer  " + ofHub,
 		"Bearer " + ofCluster:              "c1 proxy " + onCluster + " system:anonymous Bearer " + ofCluster,
 		"bearer " + ofCluster + " ":        "c1 proxy " + onCluster + " system:anonymous Bearer " + ofCluster,
@@ -107,6 +114,7 @@ func TestWhoAsks(t *testing.T) {
 		"Basic " + ofCluster:               "API c1/proxy/api Basic " + ofCluster,
 		"Bearer " + ofIssuer:               "c1 proxy " + onCluster + " system:anonymous Bearer " + ofIssuer,
 		"Bearer " + ofIssuerAndHub:         "API c1/proxy/api Bearer " + ofIssuerAndHub,
+		"Bearer " + ofIssuerDoubtful:       "API c1/proxy/api Bearer " + ofIssuerDoubtful,
 		"Bearer " + ofAnother:              "API c1/proxy/api Bearer " + ofAnother,
 		"Bearer " + ofIssuerUnsigned:       "API c1/proxy/api Bearer " + ofIssuerUnsigned,
 		"Bearer " + ofCluster + ",Basic x": "API c1/proxy/api Bearer " + ofCluster + ",Basic x",
@@ -115,8 +123,8 @@ func TestWhoAsks(t *testing.T) {
 			t.Errorf("%q: %d %s", authorization, code, got)
 		}
 	}
-	for _, token := range []string{unsure, ofIssuerOrHub} {
-		code, got := get(t, "/c1/api", "Bearer "+token)
+	for _, sent := range []string{unsure, ofIssuerOrHub} {
+		code, got := get(t, "/c1/api", "Bearer "+sent)
 		if code != http.StatusServiceUnavailable || !strings.Contains(got, "cannot say whose token this is: no answer") {
 			t.Errorf("while the hub does not answer: %d %s", code, got)
 		}
