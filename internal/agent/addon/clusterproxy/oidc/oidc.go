@@ -34,9 +34,10 @@ const (
 	// issuerTimeout is how long the issuer may take to answer, and maxAnswer how much it may answer, in bytes.
 	issuerTimeout = 10 * time.Second
 	maxAnswer     = 1 << 20
-	// refresh is how long the keys of the issuer, and where they are, count without being read again. A key that it has withdrawn counts
-	// no longer than that.
-	refresh = time.Hour
+	// refresh is after how long the keys of the issuer, and where they are, are read again, and refreshGrace how long requests do not wait
+	// for that. A key that the issuer has withdrawn counts no longer than both, whether or not the issuer answers.
+	refresh      = time.Hour
+	refreshGrace = 5 * time.Minute
 	// Tokens that say they are signed with a key that is not known have the keys of the issuer read again, once in keyRefresh, and keyBurst
 	// times in a row.
 	keyRefresh = 5 * time.Second
@@ -188,14 +189,18 @@ func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error)
 	return payload, err
 }
 
-// ready returns the verifier, and has discovery run if there is none, or the one that there is has become old.
+// ready returns the verifier, and has discovery run if there is none, or the one that there is has become old. It waits for discovery if
+// there is none whose keys still count.
 func (a *Authenticator) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	a.mu.Lock()
-	verifier, now := a.verifier, a.clock.Now()
-	old, retryDue := now.Sub(a.at) > refresh, !now.Before(a.retry)
-	problem := a.problem
+	now := a.clock.Now()
+	verifier, age := a.verifier, now.Sub(a.at)
+	problem, retryDue := a.problem, !now.Before(a.retry)
 	a.mu.Unlock()
-	if verifier != nil && !old {
+	if age > refresh+refreshGrace {
+		verifier = nil
+	}
+	if verifier != nil && age <= refresh {
 		return verifier, nil
 	}
 	if !retryDue {

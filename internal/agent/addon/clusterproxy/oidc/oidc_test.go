@@ -232,6 +232,32 @@ func TestIssuerIsAway(t *testing.T) {
 	}
 }
 
+// CP-09: the keys of an issuer that does not answer any more count for an hour and five minutes, as it may have withdrawn them.
+func TestKeysDoNotOutlastTheIssuer(t *testing.T) {
+	t.Parallel()
+	issuer := oidctest.Start(t)
+	a, clock := authenticator(t, issuer, "tokenReviewCacheTTL: 0s")
+	token := issuer.Token(t, issuer.Claims("alice", map[string]any{"exp": clock.Now().Add(24 * time.Hour).Unix()}))
+	if _, err := a.Authenticate(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	issuer.SetDown(true)
+	for _, step := range []struct {
+		by   time.Duration
+		good bool
+	}{{59 * time.Minute, true}, {5 * time.Minute, true}, {2 * time.Minute, false}, {time.Second, false}, {2 * time.Hour, false}} {
+		clock.Step(step.by)
+		if _, err := a.Authenticate(t.Context(), token); (err == nil) != step.good || err != nil && !errors.Is(err, oidc.ErrUnavailable) {
+			t.Errorf("%s later: %v", step.by, err)
+		}
+	}
+	issuer.SetDown(false)
+	clock.Step(time.Minute)
+	if _, err := a.Authenticate(t.Context(), token); err != nil {
+		t.Errorf("it is back: %v", err)
+	}
+}
+
 // CP-09: tokens with made-up keys do not have the agent flood the issuer, nor keep others from being verified.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
