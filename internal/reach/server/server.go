@@ -66,6 +66,7 @@ type Server struct {
 	// transport sends requests to the agents of clusters, at their addresses.
 	transport *http.Transport
 
+	// mu is for all clusters. Nothing waits for an agent while it is held, so tunnels, whose ends may take their time, are not closed then.
 	mu sync.Mutex
 	// reached are the clusters that have tunnels.
 	reached map[string]*cluster
@@ -151,8 +152,8 @@ func (s *Server) add(name string, t *tunnel.Tunnel) (first bool) {
 	c.tunnels, c.newest = append(c.tunnels, t), s.made
 	close(s.arrived)
 	s.arrived = make(chan struct{})
-	if len(c.tunnels) > maxTunnels {
-		c.tunnels[0].Close()
+	for _, old := range c.tunnels[:max(0, len(c.tunnels)-maxTunnels)] {
+		go old.Close()
 	}
 	return len(c.tunnels) == 1
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -251,6 +252,56 @@ func TestTunnels(t *testing.T) {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s makes a tunnel of c1: %v", who, err)
 		}
+	}
+}
+
+// stuck is a connection to an agent whose end waits for its release, as the one of TLS waits for an agent that does not read.
+type stuck struct {
+	net.Conn
+	released <-chan struct{}
+}
+
+func (s stuck) Close() error {
+	<-s.released
+	return s.Conn.Close()
+}
+
+// over has a request come over a connection.
+type over struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+func (o over) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return o.conn, bufio.NewReadWriter(bufio.NewReader(o.conn), bufio.NewWriter(o.conn)), nil
+}
+
+// CP-10: the tunnels that a cluster has too many end, and whoever needs another cluster does not wait until they have.
+func TestEndsThatTakeTime(t *testing.T) {
+	t.Parallel()
+	s, released := New(testOptions), make(chan struct{})
+	var tunnels []*tunnel.Tunnel
+	for range maxTunnels + 2 {
+		conn, agent := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, agent) }()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+		r.Header.Set("Upgrade", tunnel.Protocol)
+		made, err := tunnel.Accept(over{httptest.NewRecorder(), stuck{conn, released}}, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add("c1", made)
+		tunnels = append(tunnels, made)
+	}
+	if _, err := s.openHere("c2"); !errors.As(err, new(*NotConnectedError)) {
+		t.Errorf("another cluster: %v", err)
+	}
+	for _, old := range tunnels[:2] {
+		<-old.Done()
+	}
+	close(released)
+	for _, one := range tunnels {
+		one.Close()
 	}
 }
 
