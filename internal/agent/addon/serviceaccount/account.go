@@ -55,7 +55,8 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 // retryable reports whether something has changed since the cache was read, of which it learns in a moment.
 func retryable(err error) bool { return apierrors.IsConflict(err) }
 
-// keep returns the token that the Secret on the hub has, and why it was replaced, if it was.
+// keep returns the token that the Secret on the hub has, and why it was replaced, if it was. One that it has been replaced by may have a
+// problem, too.
 func (c *Controller) keep(ctx context.Context, s *session, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (token claims, renewed string, err error) {
 	w := requirements{owner: owner, validity: owner.Spec.Rotation.Validity.Duration}
@@ -82,6 +83,8 @@ func (c *Controller) keep(ctx context.Context, s *session, owner *authentication
 			return token, "", err
 		}
 		why = "the managed cluster does not take the token any more"
+	} else if err := c.checkClock(owner.Name, token); err != nil {
+		return token, "", err
 	}
 	fresh, err := c.newToken(ctx, w)
 	if err != nil {
@@ -91,22 +94,39 @@ func (c *Controller) keep(ctx context.Context, s *session, owner *authentication
 		return token, "", fmt.Errorf("the managed cluster has issued a token that cannot be read: %w", err)
 	}
 	c.mu.Lock()
-	c.renewed[owner.Name] = c.Clock.Now()
+	c.renewed[owner.Name] = renewal{at: c.Clock.Now(), token: token}
 	c.mu.Unlock()
-	return token, why, c.saveToken(ctx, w, secret, fresh)
+	if err := c.saveToken(ctx, w, secret, fresh); err != nil {
+		return token, "", err
+	}
+	return token, why, c.checkClock(owner.Name, token)
 }
 
 // mayRenew fails if the last token is very young: a cluster that takes none of its own tokens would get request after request.
 func (c *Controller) mayRenew(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.Clock.Since(c.renewed[name]) < lastRetry {
+	if c.Clock.Since(c.renewed[name].at) < lastRetry {
 		return errors.New("the managed cluster does not take a token that it has just issued; another one is requested in a minute")
 	}
 	return nil
 }
 
-// record sets the status.
+// checkClock fails if a token is due to be replaced, although it is very young: by a clock that is ahead of that of the cluster, all of its
+// tokens are, and the cluster would get request after request.
+func (c *Controller) checkClock(name string, token claims) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, last := c.Clock.Now(), c.renewed[name]
+	if token != last.token || now.Sub(last.at) >= lastRetry || now.Before(token.due()) {
+		return nil
+	}
+	return fmt.Errorf("a token that the managed cluster has just issued is due to be replaced: the clock of the agent is %s ahead of that of "+
+		"the cluster, and the token is valid for %s; set the clocks, or a longer spec.rotation.validity; another token is requested in a minute",
+		last.at.Sub(token.issued).Round(time.Second), token.expires.Sub(token.issued))
+}
+
+// record sets the status. A token that has just been saved counts, whether or not there is a problem.
 func (c *Controller) record(owner *authenticationv1beta1.ManagedServiceAccount, token claims, renewed string, err error) {
 	now := c.Clock.Now()
 	set := func(condition metav1.Condition) {
@@ -116,10 +136,13 @@ func (c *Controller) record(owner *authenticationv1beta1.ManagedServiceAccount, 
 	if err != nil {
 		set(metav1.Condition{Type: fleet.ConditionTokenReported, Status: metav1.ConditionFalse, Reason: fleet.ReasonTokenReportFailed,
 			Message: explain(err).Error()})
+	} else {
+		set(metav1.Condition{Type: fleet.ConditionTokenReported, Status: metav1.ConditionTrue, Reason: fleet.ReasonTokenReported})
+	}
+	if err != nil && renewed == "" {
 		return
 	}
 	set(metav1.Condition{Type: fleet.ConditionSecretCreated, Status: metav1.ConditionTrue, Reason: fleet.ReasonSecretCreated})
-	set(metav1.Condition{Type: fleet.ConditionTokenReported, Status: metav1.ConditionTrue, Reason: fleet.ReasonTokenReported})
 	owner.Status.ExpirationTimestamp = &metav1.Time{Time: token.expires}
 	if refreshed := owner.Status.TokenSecretRef; renewed == "" && refreshed != nil && refreshed.Name == owner.Name {
 		return

@@ -85,8 +85,14 @@ type Controller struct {
 	cleared bool
 
 	mu sync.Mutex
-	// renewed is when this process last got a token of an account.
-	renewed map[string]time.Time
+	// renewed has the last token of each account that this process has got.
+	renewed map[string]renewal
+}
+
+// renewal is a token and when, by the clock of the agent, it was issued.
+type renewal struct {
+	at    time.Time
+	token claims
 }
 
 // Register adds the controller to the manager.
@@ -136,7 +142,7 @@ func newController(o Options) (*Controller, error) {
 			within: o.Cluster},
 		managedSide: side{config: o.Managed, http: transport, scheme: scheme, mapper: mapper},
 		ca:          func() ([]byte, error) { return certificateAuthority(o.Managed) },
-		renewed:     map[string]time.Time{},
+		renewed:     map[string]renewal{},
 	}, nil
 }
 
