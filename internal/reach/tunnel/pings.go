@@ -9,7 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An agent sends a ping every keepAlive. Each takes a goroutine of the hub until it is answered, which is never if the agent does not read.
+// An agent sends a ping every keepAlive at most. Each takes a goroutine of the hub until it is answered, or if the agent does not read, for
+// writeTimeout.
 const (
 	pingBurst    = 10
 	pingInterval = time.Second

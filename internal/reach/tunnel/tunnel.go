@@ -25,14 +25,17 @@ const (
 	// window is how many bytes of a stream the reading side holds at most. A stream over a connection with a round trip of 50 ms then
 	// carries 10 MiB/s, and a thousand streams that nobody reads take half a GiB.
 	window = 512 << 10
-	// keepAlive is the time between two pings, and pingTimeout how long one may take. A connection that has died without a word is
-	// noticed after both.
-	keepAlive   = 10 * time.Second
-	pingTimeout = 10 * time.Second
-	// backlog is how many streams may wait for the agent to accept them, and acceptTimeout how long one may. Then the tunnel ends, with all
-	// who wait for a stream of it, and the agent makes another.
+	// keepAlive is after how long without anything sent a side sends a ping, and maxSilence how long nothing may come from the other one,
+	// which does the same. Then the connection has died without a word, and the tunnel ends.
+	keepAlive  = 10 * time.Second
+	maxSilence = 20 * time.Second
+	// writeTimeout is how long what a stream sends may wait for what was sent before it, which takes long on a slow line. Then the stream
+	// fails, and the tunnel if that is a ping.
+	writeTimeout = time.Minute
+	// backlog is how many streams may wait for the agent to accept them, and acceptTimeout how long one may: that the agent has accepted it
+	// also waits for what was sent before. Then the tunnel ends, with all who wait for a stream of it, and the agent makes another.
 	backlog       = 1024
-	acceptTimeout = 20 * time.Second
+	acceptTimeout = writeTimeout
 	// closeTimeout is how long the agent may go on with a stream that the hub has closed.
 	closeTimeout = 10 * time.Second
 )
@@ -80,8 +83,8 @@ func (t *Tunnel) Close() { _ = t.session.Close() }
 func config() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.AcceptBacklog = backlog
-	c.KeepAliveInterval = keepAlive
-	c.ConnectionWriteTimeout = pingTimeout
+	c.EnableKeepAlive = false // it ends a tunnel on which an answer waits for what was sent before: see line
+	c.ConnectionWriteTimeout = writeTimeout
 	c.MaxStreamWindowSize = window
 	c.LogOutput = io.Discard // what ends a tunnel is an error of its streams
 	return c
@@ -100,12 +103,13 @@ func Dial(ctx context.Context, client *http.Client, url string) (*Tunnel, error)
 	if err != nil {
 		return nil, err
 	}
-	session, err := yamux.Server(conn, config())
+	l := newLine(conn)
+	session, err := yamux.Server(l, config())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Tunnel{session: session}, nil
+	return keptAlive(session, l), nil
 }
 
 // Accept makes a tunnel of the request of an agent. If it fails, the caller has still to answer the request.
@@ -114,7 +118,8 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := yamux.Client(withFewPings(conn), hubConfig())
+	l := newLine(conn)
+	session, err := yamux.Client(withFewPings(l), hubConfig())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -124,5 +129,16 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 		_ = session.Close()
 		return nil, fmt.Errorf("tell the agent to open no streams: %w", err)
 	}
-	return &Tunnel{session: session}, nil
+	return keptAlive(session, l), nil
+}
+
+// keptAlive is a tunnel that ends when the other side is silent.
+func keptAlive(session *yamux.Session, l *line) *Tunnel {
+	t := &Tunnel{session: session}
+	ping := func() error {
+		_, err := session.Ping()
+		return err
+	}
+	go l.keepAlive(ping, t.Close, t.Done())
+	return t
 }
