@@ -31,14 +31,16 @@ func tokenUntil(ends time.Time) string {
 }
 
 // start sends a request that goes on until its context ends, and returns what is closed then.
-func start(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate) (ended <-chan struct{}) {
+func start(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate,
+	protocols ...string) (ended <-chan struct{}) {
 	t.Helper()
-	return pass(t, w, who, path, sent, certificate, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	return pass(t, w, who, path, sent, certificate, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, protocols...)
 }
 
-// pass sends a request as an API server would pass it on, and returns what is closed when it has been answered.
+// pass sends a request as an API server would pass it on, and returns what is closed when it has been answered. More tokens are WebSocket
+// protocols of it.
 func pass(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate,
-	answer http.HandlerFunc) (answered <-chan struct{}) {
+	answer http.HandlerFunc, protocols ...string) (answered <-chan struct{}) {
 	t.Helper()
 	done := make(chan struct{})
 	handler := w.Handler(answer)
@@ -48,6 +50,10 @@ func pass(t *testing.T, w *Watches, who user.Info, path, sent string, certificat
 	}))
 	r := authorized(t, who, http.MethodGet, path, map[string][]string{"watch": {"1"}})
 	r.Header.Set("Authorization", "Bearer "+sent)
+	for _, further := range protocols {
+		encoded := base64.RawURLEncoding.EncodeToString([]byte(further))
+		r.Header.Add("Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io."+encoded)
+	}
 	if certificate != nil {
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
 	}
@@ -69,17 +75,21 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := NewWatches(&allowing{}, NewCutOff(), NewCredentials())
 			close(w.credentials.known)
-			soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
+			soon, later, past := time.Now().Add(time.Minute), time.Now().Add(time.Hour), tokenUntil(time.Now().Add(-2*time.Minute))
 			ends := map[string]<-chan struct{}{
 				"a token":                             start(t, w, account, path, tokenUntil(soon), nil),
+				"a token, with one of before":         start(t, w, account, path, tokenUntil(soon), nil, past),
+				"a token with a word behind it":       start(t, w, account, path, tokenUntil(soon)+" x", nil),
 				"a certificate":                       start(t, w, shown, path, "", &x509.Certificate{NotAfter: soon}),
 				"a certificate, with another's token": start(t, w, shown, path, tokenUntil(later), &x509.Certificate{NotAfter: soon}),
 			}
 			goOn := map[string]<-chan struct{}{
-				"a later token":           start(t, w, account, path, tokenUntil(later), nil),
-				"a token without an end":  start(t, w, account, path, tokenUntil(time.Time{}), nil),
-				"a token that is no JWT":  start(t, w, admin, path, "abcdef.0123456789abcdef", nil),
-				"a token for the cluster": start(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
+				"a later token":                     start(t, w, account, path, tokenUntil(later), nil),
+				"a later token, with one of before": start(t, w, account, path, tokenUntil(later), nil, past),
+				"an opaque one, with one of before": start(t, w, account, path, "abcdef.0123456789abcdef", nil, past),
+				"a token without an end":            start(t, w, account, path, tokenUntil(time.Time{}), nil),
+				"a token that is no JWT":            start(t, w, admin, path, "abcdef.0123456789abcdef", nil),
+				"a token for the cluster":           start(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
 			}
 			<-time.After(time.Minute - time.Second)
 			for name, ended := range ends {
@@ -98,8 +108,10 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 					t.Errorf("%s: it ends", name)
 				}
 			}
-			if !isOver(start(t, w, account, path, tokenUntil(soon), nil)) {
-				t.Error("what begins with a token that has ended goes on")
+			for _, ended := range []string{tokenUntil(soon), past} {
+				if !isOver(start(t, w, account, path, ended, nil)) {
+					t.Error("what begins with a token that has ended goes on")
+				}
 			}
 			w.mu.Lock()
 			for s := range w.open {

@@ -95,10 +95,10 @@ func isLongRunning(info *request.RequestInfo) bool {
 
 type tokenKey struct{}
 
-// KeepToken keeps with a request the token that it is sent with, which those who authenticate it take out.
+// KeepToken keeps with a request the tokens that it is sent with, which those who authenticate it take out.
 func KeepToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if sent := token.Of(r.Header); sent != "" {
+		if sent := token.Of(r.Header); len(sent) > 0 {
 			r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, sent))
 		}
 		next.ServeHTTP(w, r)
@@ -110,11 +110,11 @@ var (
 	errAccountGone        = apierrors.NewUnauthorized("the service account has been deleted")
 )
 
-// withinCredential ends with the token or certificate that a request was sent with. The token of somebody whom the hub does not know is not
-// for the hub.
+// withinCredential ends with the certificate that a request was sent with, or with the first of the tokens. The token of somebody whom the
+// hub does not know is not for the hub.
 func withinCredential(ctx context.Context, who user.Info, certificate *x509.Certificate) (context.Context, context.CancelCauseFunc) {
-	sent, _ := ctx.Value(tokenKey{}).(string)
-	ends, expired := token.Expiry(sent), token.ErrExpired
+	sent, _ := ctx.Value(tokenKey{}).([]string)
+	ends, expired := token.Expiry(sent...), token.ErrExpired
 	switch {
 	case certificate != nil:
 		ends, expired = certificate.NotAfter, errCertificateExpired

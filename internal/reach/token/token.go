@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,53 +27,87 @@ func Claims(token string) (claims jwt.Claims, ok bool) {
 	return claims, parsed.UnsafeClaimsWithoutVerification(&claims) == nil
 }
 
-// Expiry is when a token ends. It is zero where the token does not say.
-func Expiry(token string) time.Time {
-	claims, ok := Claims(token)
-	if !ok || claims.Expiry == nil {
-		return time.Time{}
+// Expiry is when the first of some tokens ends. It is zero where none says. Those that no API server takes any more count only if all are
+// such: it has taken another one.
+func Expiry(tokens ...string) (first time.Time) {
+	if taken := slices.DeleteFunc(slices.Clone(tokens), isPast); len(taken) > 0 {
+		tokens = taken
 	}
-	return claims.Expiry.Time()
+	for _, token := range tokens {
+		first = earlier(first, expiryOf(token))
+	}
+	return first
+}
+
+// expiryOf is zero if the token does not say when it ends.
+func expiryOf(token string) time.Time {
+	if claims, ok := Claims(token); ok && claims.Expiry != nil {
+		return claims.Expiry.Time()
+	}
+	return time.Time{}
+}
+
+// isPast reports whether a token ended so long ago that no API server takes it.
+func isPast(token string) bool {
+	ends := expiryOf(token)
+	return !ends.IsZero() && !ends.Add(jwt.DefaultLeeway).After(time.Now())
+}
+
+// earlier is the first of two times; the zero one is never.
+func earlier(one, other time.Time) time.Time {
+	if one.IsZero() || !other.IsZero() && other.Before(one) {
+		return other
+	}
+	return one
 }
 
 // ErrExpired is the cause of what ends with a token, and the answer to a request that has none when it ends.
 var ErrExpired = apierrors.NewUnauthorized("the token has expired")
 
-// Context ends when the token does, and for one that has just ended, when nobody takes it any more. A token that does not say when, or that
-// has ended before, is left to who verifies it.
-func Context(ctx context.Context, token string) (context.Context, context.CancelFunc) {
-	now, ends := time.Now(), Expiry(token)
-	if !ends.After(now) {
-		ends = ends.Add(jwt.DefaultLeeway) // for so long API servers take it
+// Context ends when the first of some tokens does, and for one that has just ended, when nobody takes it any more. A token that does not
+// say when, or that has ended before, is left to who verifies it.
+func Context(ctx context.Context, tokens ...string) (context.Context, context.CancelFunc) {
+	var first time.Time
+	now := time.Now()
+	for _, token := range tokens {
+		ends := expiryOf(token)
+		if !ends.After(now) {
+			ends = ends.Add(jwt.DefaultLeeway) // for so long API servers take it
+		}
+		if ends.After(now) {
+			first = earlier(first, ends)
+		}
 	}
-	if !ends.After(now) {
+	if first.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadlineCause(ctx, ends, ErrExpired)
+	return context.WithDeadlineCause(ctx, first, ErrExpired)
 }
 
-// Bearer is the token in the value of a header Authorization, empty if it has another credential or none.
+// Bearer is the token that API servers take from the value of a header Authorization, empty if that has another credential or none. It ends
+// at a space, whatever comes after that, and is behind a single one.
 func Bearer(authorization string) string {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(authorization), " ")
-	if !strings.EqualFold(scheme, "bearer") {
+	words := strings.SplitN(strings.TrimSpace(authorization), " ", 3)
+	if len(words) < 2 || !strings.EqualFold(words[0], "bearer") {
 		return ""
 	}
-	return strings.TrimSpace(token)
+	return words[1]
 }
 
 // bearerProtocol is the prefix of a WebSocket protocol that is a token, for clients that can set no other header.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
-// Of is the token by which an API server knows the sender of a request, empty if there is none.
-func Of(header http.Header) string {
+// Of are the tokens by which an API server may know the sender of a request. It tries one after the other, so each may be the one that
+// counts.
+func Of(header http.Header) (tokens []string) {
 	if token := Bearer(header.Get("Authorization")); token != "" {
-		return token
+		tokens = append(tokens, token)
 	}
 	for protocol := range strings.SplitSeq(strings.Join(header.Values("Sec-Websocket-Protocol"), ","), ",") {
-		if encoded, is := strings.CutPrefix(strings.TrimSpace(protocol), bearerProtocol); is {
-			token, _ := base64.RawURLEncoding.DecodeString(encoded)
-			return string(token)
+		encoded, is := strings.CutPrefix(strings.TrimSpace(protocol), bearerProtocol)
+		if token, err := base64.RawURLEncoding.DecodeString(encoded); is && err == nil && len(token) > 0 {
+			tokens = append(tokens, string(token))
 		}
 	}
-	return ""
+	return tokens
 }

@@ -75,7 +75,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	sent := token.Bearer(r.Header.Get("Authorization"))
-	ctx, cancel := token.Context(proxied.Context(), sent)
+	ctx, cancel := token.Context(proxied.Context(), token.Of(r.Header)...)
 	defer cancel()
 	proxied = proxied.WithContext(ctx) //nolint:contextcheck // token.Context is that of the request, but for its end
 	ofCluster, err := h.isOfCluster(r.Context(), sent)

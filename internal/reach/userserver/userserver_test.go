@@ -159,21 +159,43 @@ func TestWhoImpersonates(t *testing.T) {
 	}
 }
 
-// CP-09: a request ends with its token, whether that is of the hub or of the cluster.
+// CP-09: a request ends with its token, whether that is of the hub or of the cluster, and wherever API servers find it.
 func TestRequestsEndWithTheToken(t *testing.T) {
 	t.Parallel()
-	for _, subject := range []string{"system:serviceaccount:hub:a", "oidc-user"} {
+	protocol := func(sent string) string {
+		return "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io." + encoded(sent)
+	}
+	for name, test := range map[string]struct {
+		subject string
+		header  func(sent string) http.Header
+	}{
+		"of a service account": {"system:serviceaccount:hub:a", func(sent string) http.Header {
+			return http.Header{"Authorization": {"Bearer " + sent}}
+		}},
+		"of a user": {"oidc-user", func(sent string) http.Header {
+			return http.Header{"Authorization": {"Bearer " + sent}}
+		}},
+		"with a word behind it": {"oidc-user", func(sent string) http.Header {
+			return http.Header{"Authorization": {"Bearer " + sent + " x"}}
+		}},
+		"in a WebSocket protocol": {"oidc-user", func(sent string) http.Header {
+			return http.Header{"Sec-Websocket-Protocol": {protocol(sent)}}
+		}},
+		"behind a forged one": {"oidc-user", func(sent string) http.Header {
+			return http.Header{"Authorization": {"Bearer opaque"}, "Sec-Websocket-Protocol": {protocol(sent)}}
+		}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			expiry := time.Now().Add(time.Minute).Truncate(time.Second)
-			sent := encoded(`{"alg":"RS256"}`) + "." + encoded(fmt.Sprintf(`{"sub":%q,"exp":%d}`, subject, expiry.Unix())) + ".c2ln"
+			sent := encoded(`{"alg":"RS256"}`) + "." + encoded(fmt.Sprintf(`{"sub":%q,"exp":%d}`, test.subject, expiry.Unix())) + ".c2ln"
 			last := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 			server := New(Options{Version: api.Aggregated, API: last, Clusters: last, Codecs: serializer.NewCodecFactory(runtime.NewScheme()),
 				Tokens: authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) { return nil, true, nil })})
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/c1/api/v1/pods?watch=true", http.NoBody)
-			r.Header.Set("Authorization", "Bearer "+sent)
+			r.Header = test.header(sent)
 			server.ServeHTTP(httptest.NewRecorder(), r)
 			if now := time.Now(); !now.Equal(expiry) {
-				t.Errorf("the request of %s ended at %s, its token at %s", subject, now, expiry)
+				t.Errorf("the request with a token %s ended at %s, its token at %s", name, now, expiry)
 			}
 		})
 	}

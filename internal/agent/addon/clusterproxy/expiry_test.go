@@ -49,8 +49,8 @@ func handlerUnder(t *testing.T, allowed *rules) *apiHandler {
 	return h
 }
 
-// CP-09, MS-02: what is open with the token of a service account of the cluster ends with that token. One that has ended is for the API
-// server to refuse.
+// CP-09, MS-02: what is open with the token of a service account of the cluster ends with that token, which for API servers is the second
+// word of the header. One that has ended is for the API server to refuse.
 func TestStreamsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
 	encode := base64.RawURLEncoding.EncodeToString
@@ -66,7 +66,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
 			r.Header.Set(access.HeaderUser, "alice")
-			r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+encode([]byte(`{"alg":"RS256"}`))+"."+encode([]byte(claims))+".c2ln")
+			r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+encode([]byte(`{"alg":"RS256"}`))+"."+encode([]byte(claims))+".c2ln x")
 			answered := answering(h, r)
 			<-server.begun
 			begun := time.Now()

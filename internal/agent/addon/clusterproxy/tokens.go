@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc"
 	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 const (
@@ -49,20 +49,18 @@ func newTokens(managed *rest.Config, rules *rules) (*tokens, error) {
 // issuedTo says to whom the issuer has issued a token. It is not issued if it is of another issuer, or of somebody whom the API server of
 // the cluster knows by it: that then says itself who this is.
 func (t *tokens) issuedTo(ctx context.Context, credential string) (user access.User, issued bool, err error) {
-	issuer := t.rules.issuer()
-	scheme, token, _ := strings.Cut(strings.TrimSpace(credential), " ")
-	token = strings.TrimSpace(token)
-	if issuer == nil || !strings.EqualFold(scheme, "bearer") || !issuer.Concerns(token) {
+	issuer, sent := t.rules.issuer(), token.Bearer(credential)
+	if issuer == nil || !issuer.Concerns(sent) {
 		return access.User{}, false, nil
 	}
-	if len(token) > oidc.MaxToken {
-		return access.User{}, false, notAccepted("it has %d bytes, and the limit is %d", len(token), oidc.MaxToken)
+	if len(sent) > oidc.MaxToken {
+		return access.User{}, false, notAccepted("it has %d bytes, and the limit is %d", len(sent), oidc.MaxToken)
 	}
-	known, err := t.known(ctx, token, issuer.TTL())
+	known, err := t.known(ctx, sent, issuer.TTL())
 	if err != nil || known {
 		return access.User{}, false, err
 	}
-	user, err = issuer.Authenticate(ctx, token)
+	user, err = issuer.Authenticate(ctx, sent)
 	if errors.Is(err, oidc.ErrUnavailable) {
 		return user, false, apierrors.NewServiceUnavailable(fmt.Sprintf("the managed cluster cannot tell whose token of the OIDC issuer this is: %v",
 			err))

@@ -64,7 +64,7 @@ func TestOIDCToken(t *testing.T) {
 		return code, header, body
 	}
 	for range 3 {
-		if code, got, _ := forwarded("bearer  " + ofIssuer); code != http.StatusOK || got.Get("Authorization") != "Bearer of-the-agent" ||
+		if code, got, _ := forwarded("bearer " + ofIssuer + " x"); code != http.StatusOK || got.Get("Authorization") != "Bearer of-the-agent" ||
 			got.Get("Impersonate-User") != issuer.URL+"#alice" || strings.Join(got.Values("Impersonate-Group"), " ") != "oidc:ops" ||
 			got.Get("Impersonate-Extra-Scopes") != "" || got.Get(fleet.HeaderClusterAuthorization) != "" {
 			t.Errorf("for alice, the cluster is asked %d %+v", code, got)
@@ -74,7 +74,8 @@ func TestOIDCToken(t *testing.T) {
 		t.Errorf("the cluster is asked %d times whose token it is", n)
 	}
 	for name, credential := range map[string]string{
-		"known to the cluster": "Bearer " + ofBoth, "of nobody": "Bearer x.y.z", "basic": "Basic " + ofIssuer} {
+		"known to the cluster": "Bearer " + ofBoth, "of nobody": "Bearer x.y.z", "basic": "Basic " + ofIssuer,
+		"none to API servers": "Bearer  " + ofIssuer} {
 		code, got, _ := forwarded(credential)
 		if code != http.StatusOK || got.Get("Authorization") != credential || got.Get("Impersonate-User") != "" {
 			t.Errorf("with a token that is %s, the cluster is asked %d %+v", name, code, got)
