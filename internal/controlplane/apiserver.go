@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/scope"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // serverConfigs are the configurations of the three servers that answer one after the other: aggregated APIs, the
@@ -180,7 +181,8 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 	}
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = refusals.suspension.Handler(watches.Handler(handler), c.Serializer)
+		handler = lasting.Handler(watches.Handler(handler), c.Authorization.Authorizer, c.Serializer)
+		handler = refusals.suspension.Handler(handler, c.Serializer)
 		handler = scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer)
 		return scope.KeepToken(stock(handler, c))
 	}

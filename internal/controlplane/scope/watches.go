@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
@@ -43,8 +43,9 @@ type Watches struct {
 }
 
 type watch struct {
-	ctx        context.Context // that of the request
-	attributes authorizer.Attributes
+	ctx context.Context // that of the request
+	// rights are what it needs for as long as it is open.
+	rights []authorizer.Attributes
 	// certificate is what who has it open has shown, nil if that was something else.
 	certificate *x509.Certificate
 	end         context.CancelCauseFunc
@@ -73,7 +74,7 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		attributes, err := filters.GetAuthorizerAttributes(r.Context())
+		rights, err := lasting.OnHub(r)
 		if err != nil {
 			next.ServeHTTP(rw, r)
 			return
@@ -81,7 +82,7 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		certificate := certificateOf(r, who)
 		ctx, end := withinCredential(r.Context(), who, certificate)
 		defer end(nil)
-		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificate, end: end})()
+		defer w.add(subjectsOf(who), &watch{ctx: ctx, rights: rights, certificate: certificate, end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
 }
@@ -165,11 +166,12 @@ func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
 
 // check ends a watch without a right or a credential that holds.
 func (w *Watches) check(one *watch) {
-	decision, reason, _ := w.authorizer.Authorize(one.ctx, one.attributes)
-	if decision != authorizer.DecisionAllow {
-		one.end(responsewriters.ForbiddenStatusError(one.attributes, cmp.Or(reason, "the right to this request has been lost since it began")))
+	for _, right := range one.rights {
+		if decision, reason, _ := w.authorizer.Authorize(one.ctx, right); decision != authorizer.DecisionAllow {
+			one.end(responsewriters.ForbiddenStatusError(right, cmp.Or(reason, "the right to this request has been lost since it began")))
+		}
 	}
-	if err := w.credentials.check(one.ctx, one.attributes.GetUser(), one.certificate); err != nil {
+	if err := w.credentials.check(one.ctx, one.rights[0].GetUser(), one.certificate); err != nil {
 		one.end(apierrors.NewUnauthorized(err.Error()))
 	}
 }

@@ -46,13 +46,17 @@ func open(t *testing.T, w *Watches, who user.Info) (ended <-chan struct{}) {
 
 func openAt(t *testing.T, w *Watches, who user.Info, path string, query url.Values) (ended <-chan struct{}) {
 	t.Helper()
+	return serve(w, authorized(t, who, http.MethodGet, path, query))
+}
+
+// serve has a request answered when its context ends, and returns what is closed then.
+func serve(w *Watches, r *http.Request) (ended <-chan struct{}) {
 	done, begun := make(chan struct{}), make(chan struct{})
 	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-r.Context().Done()
 		close(done)
 	}))
-	r := authorized(t, who, http.MethodGet, path, query)
 	go handler.ServeHTTP(httptest.NewRecorder(), r)
 	<-begun
 	return done
@@ -172,6 +176,45 @@ func TestWhatLastsEndsWithItsRight(t *testing.T) {
 	}
 }
 
+// What has its connection upgraded through a proxy ends with either right that it needs; a watch needs one.
+func TestUpgradesEndWithEitherRight(t *testing.T) {
+	t.Parallel()
+	const cluster, configMaps = "/apis/proxy.capstan.io/v1alpha1/managedclusters/c1/proxy/api/v1/pods", "/api/v1/configmaps"
+	for _, test := range []struct {
+		path, loses string
+		ends        bool
+	}{
+		{cluster, "get", true}, {cluster, "create", true}, {cluster, "update", false},
+		{configMaps, "watch", true}, {configMaps, "create", false},
+	} {
+		t.Run(test.path+" without "+test.loses, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var lost atomic.Bool
+				rights := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+					if lost.Load() && a.GetVerb() == test.loses {
+						return authorizer.DecisionNoOpinion, "", nil
+					}
+					return authorizer.DecisionAllow, "", nil
+				})
+				w := NewWatches(rights, NewCutOff(), NewCredentials())
+				r := authorized(t, admin, http.MethodGet, test.path, url.Values{"watch": {"1"}})
+				r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+				ended := serve(w, r)
+				if isOver(ended) {
+					t.Fatal("it ends before its right does")
+				}
+				lost.Store(true)
+				w.checkAll(subjectsOf(admin))
+				if isOver(ended) != test.ends {
+					t.Errorf("it is over: %t", !test.ends)
+				}
+				w.endAll(subject{rbacv1.UserKind, admin.GetName()}, nil)
+			})
+		})
+	}
+}
+
 // revoke deletes a role or binding, or writes it.
 func revoke(t *testing.T, api *fake.Clientset, o runtime.Object, how string) error {
 	t.Helper()
@@ -279,7 +322,8 @@ func TestWatchesOfOtherClusters(t *testing.T) { //nolint:paralleltest // it coun
 	close(w.credentials.known)
 	add := func(cluster string) {
 		who := &user.DefaultInfo{Name: fleet.ClusterUser(cluster, "a"), Groups: fleet.ClusterGroups(cluster)}
-		w.add(subjectsOf(who), &watch{ctx: t.Context(), attributes: authorizer.AttributesRecord{User: who}, end: func(error) {}})
+		w.add(subjectsOf(who), &watch{ctx: t.Context(), rights: []authorizer.Attributes{authorizer.AttributesRecord{User: who}},
+			end: func(error) {}})
 	}
 	for i := range 1000 {
 		add(fmt.Sprintf("c%d", i))

@@ -132,6 +132,19 @@ func stripProtocols(header http.Header) {
 	}
 }
 
+// VerbUpgrade is the verb that a request needs to have its connection upgraded, besides that of its method: whoever executes something in a
+// pod, attaches to it or forwards a port sends a POST or a GET.
+const VerbUpgrade = "create"
+
+// IsUpgrade reports whether a request is for an upgrade to another protocol, such as a WebSocket, by what API servers go by. Without naming
+// a protocol it is none: proxies set the option of the connection on all requests that they hand on.
+func IsUpgrade(header http.Header) bool {
+	namesProtocol := strings.Join(header.Values("Upgrade"), "") != ""
+	return namesProtocol && slices.ContainsFunc(header.Values("Connection"), func(options string) bool {
+		return strings.Contains(strings.ToLower(options), "upgrade")
+	})
+}
+
 // Rules narrow what users of the hub may request of a cluster: a request has to be allowed by one of them. They grant nothing; the API
 // server of the cluster checks RBAC besides.
 type Rules []Rule

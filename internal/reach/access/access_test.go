@@ -33,6 +33,31 @@ func TestStrip(t *testing.T) {
 	}
 }
 
+// CP-07: a request for an upgrade is known by what API servers know it by.
+func TestIsUpgrade(t *testing.T) {
+	t.Parallel()
+	webSocket := []string{"websocket"}
+	for name, test := range map[string]struct {
+		header http.Header
+		want   bool
+	}{
+		"WebSocket":                  {http.Header{"Connection": {"Upgrade"}, "Upgrade": webSocket}, true},
+		"SPDY":                       {http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}}, true},
+		"in other letters":           {http.Header{"Connection": {"uPGRADE"}, "Upgrade": webSocket}, true},
+		"of several options":         {http.Header{"Connection": {"keep-alive,Upgrade "}, "Upgrade": webSocket}, true},
+		"in a second header":         {http.Header{"Connection": {"keep-alive", "Upgrade"}, "Upgrade": webSocket}, true},
+		"to what a second one names": {http.Header{"Connection": {"Upgrade"}, "Upgrade": {"", "websocket"}}, true},
+		"to nothing, as of a proxy":  {http.Header{"Connection": {"upgrade"}}, false},
+		"to an empty protocol":       {http.Header{"Connection": {"upgrade"}, "Upgrade": {""}}, false},
+		"not to be upgraded":         {http.Header{"Connection": {"keep-alive"}, "Upgrade": webSocket}, false},
+		"none":                       {http.Header{}, false},
+	} {
+		if got := access.IsUpgrade(test.header); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // CP-09: who would be somebody else in the headers of a request is refused.
 func TestCheck(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/capstan-io/capstan/internal/controlplane/apimetrics"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // API is a group in one version, and who answers for it.
@@ -219,7 +220,7 @@ func (a *API) describe() *genericapiserver.Config {
 func (a *API) handle(config *genericapiserver.Config, r *rights) {
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(r.handler(a.Handler(handler)), c)
+		return stock(lasting.Handler(r.handler(a.Handler(handler)), c.Authorization.Authorizer, c.Serializer), c)
 	}
 }
 

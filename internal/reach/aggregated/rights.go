@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 const (
@@ -55,18 +55,28 @@ func (r *rights) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		attributes, err := filters.GetAuthorizerAttributes(req.Context())
-		if err != nil || attributes.GetUser() == nil {
+		needed, err := lasting.OnHub(req)
+		if err != nil || needed[0].GetUser() == nil {
 			next.ServeHTTP(w, req)
 			return
 		}
-		authorized, release := r.acquire(attributes)
-		defer release()
-		ctx, cancel := context.WithCancelCause(req.Context())
-		defer cancel(nil)
-		defer context.AfterFunc(authorized, func() { cancel(context.Cause(authorized)) })() //nolint:contextcheck // it is that of the right
+		ctx, end := context.WithCancelCause(req.Context())
+		defer end(nil)
+		for _, one := range needed {
+			defer r.follow(one, end)()
+		}
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
+}
+
+// follow ends a request with a right, until the returned function is called.
+func (r *rights) follow(attributes authorizer.Attributes, end context.CancelCauseFunc) (stop func()) {
+	authorized, release := r.acquire(attributes)
+	forget := context.AfterFunc(authorized, func() { end(context.Cause(authorized)) })
+	return func() {
+		forget()
+		release()
+	}
 }
 
 // isLongRunningOfUser reports whether a request is a watch, or goes through a proxy or a forwarded port. The tunnel of an agent is none:

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // CP-07 CG-02: a request that goes on ends when its user has lost the right to it, and not while nobody can say so; one that is over at
@@ -67,6 +69,40 @@ func TestWhileAuthorized(t *testing.T) {
 					t.Errorf("the request has ended because of %v", cause)
 				}
 			})
+		})
+	}
+}
+
+// CP-07 CG-02: who may only read has no connection upgraded, and one that is ends with the right to create it.
+func TestUpgradesNeedTwoRights(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// may is for how long the user has the right.
+		may  time.Duration
+		want int
+	}{"to read": {0, http.StatusForbidden}, "to create": {time.Minute, http.StatusOK}} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			rights := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if a.GetVerb() == "get" || time.Since(began) < test.may {
+					return authorizer.DecisionAllow, "", nil
+				}
+				return authorizer.DecisionNoOpinion, "", nil
+			})
+			config := &genericapiserver.Config{BuildHandlerChainFunc: func(h http.Handler, _ *genericapiserver.Config) http.Handler { return h }}
+			api := &API{Handler: func(next http.Handler) http.Handler { return next }}
+			api.handle(config, newRights(rights))
+			handler := config.BuildHandlerChainFunc(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+				&genericapiserver.Config{Serializer: scheme.Codecs, Authorization: genericapiserver.AuthorizationInfo{Authorizer: rights}})
+			ctx := request.WithUser(request.WithRequestInfo(t.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: "get",
+				Subresource: "proxy", APIGroup: "reach.capstan.io", Resource: "managedclusters", Name: "c1"}), &user.DefaultInfo{Name: "alice"})
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+			r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			if took := time.Since(began); w.Code != test.want || took < test.may || took > test.may+2*rightInterval {
+				t.Errorf("with the right %s: %d after %s", name, w.Code, took)
+			}
 		})
 	}
 }

@@ -30,6 +30,7 @@ import (
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/gateway/identity"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // Names in the query of a request.
@@ -142,7 +143,7 @@ func (p *proxy) prepare(to *connection, caller user.Info, r *http.Request) (*for
 		}
 	}
 	if p.AuthorizeSubpath {
-		if err := p.authorize(r.Context(), caller, f.about); err != nil {
+		if err := p.authorize(r, caller, f.about); err != nil {
 			return nil, err
 		}
 	}
@@ -259,23 +260,32 @@ func requestInfo(r *http.Request, path, query string) (*request.RequestInfo, err
 }
 
 // authorize checks whether the caller may do on the hub what the request does on the cluster.
-func (p *proxy) authorize(ctx context.Context, caller user.Info, about *request.RequestInfo) error {
-	ctx = request.WithRequestInfo(request.WithUser(ctx, caller), about)
+func (p *proxy) authorize(r *http.Request, caller user.Info, about *request.RequestInfo) error {
+	ctx := request.WithRequestInfo(request.WithUser(r.Context(), caller), about)
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
 		return err
 	}
-	decision, reason, err := p.authorizer.Authorize(ctx, attributes)
+	for _, right := range lasting.Rights(r.Header, attributes) {
+		if err := p.authorizeRight(ctx, right); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *proxy) authorizeRight(ctx context.Context, right authorizer.Attributes) error {
+	decision, reason, err := p.authorizer.Authorize(ctx, right)
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("authorize the path on the cluster: %w", err))
 	}
-	what := about.Verb + " " + about.Path
+	what := right.GetVerb() + " " + right.GetPath()
 	return &apierrors.StatusError{ErrStatus: status(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
 		"user %q may not %s on this hub, and so not on clusters either; grant it on the hub, or serve without --authorize-proxy-subpath. %s",
-		caller.GetName(), what, reason))}
+		right.GetUser().GetName(), what, reason))}
 }
 
 func identityOf(caller user.Info) identity.Identity {
@@ -310,7 +320,7 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 // transport is that of the cluster, for this request and for whom it is.
 func (f *forwarding) transport(r *http.Request) http.RoundTripper {
 	base := f.to.requests
-	if isUpgrade(r.Header) {
+	if access.IsUpgrade(r.Header) {
 		base = f.to.upgrades
 	}
 	if f.as == nil {
@@ -319,16 +329,6 @@ func (f *forwarding) transport(r *http.Request) http.RoundTripper {
 	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
 		UserName: f.as.User, UID: f.as.UID, Groups: f.as.Groups, Extra: f.as.Extra,
 	}, base)
-}
-
-// isUpgrade reports whether a request is for an upgrade to another protocol.
-func isUpgrade(header http.Header) bool {
-	for option := range strings.SplitSeq(strings.Join(header.Values("Connection"), ","), ",") {
-		if strings.EqualFold(strings.TrimSpace(option), "upgrade") {
-			return true
-		}
-	}
-	return false
 }
 
 // rewrite makes the request that goes to the cluster.

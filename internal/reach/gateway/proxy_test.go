@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -248,6 +249,32 @@ func TestAuthorizeSubpath(t *testing.T) { // CG-02
 		answer := f.get(path)
 		if text := body(t, answer); answer.StatusCode != want || want == 403 && !strings.Contains(text, `user \"alice\" may not`) {
 			t.Errorf("%s: %s %s", path, answer.Status, text)
+		}
+	}
+}
+
+// Who may only read on the hub does not get a shell by the handshake of a WebSocket, which is a GET.
+func TestAuthorizeSubpathOfUpgrade(t *testing.T) { // CG-02
+	t.Parallel()
+	webSocket := strings.Replace(upgrade, "POST", http.MethodGet, 1)
+	for name, test := range map[string]struct {
+		may  []string
+		want int
+	}{
+		"to read":             {[]string{"get"}, http.StatusForbidden},
+		"to execute":          {[]string{"create"}, http.StatusForbidden},
+		"to read and execute": {[]string{"get", "create"}, http.StatusSwitchingProtocols},
+	} {
+		f := setUp(t, gateway.Options{AuthorizeSubpath: true}, http.HandlerFunc(upgradeEcho))
+		f.rights = func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetResource() == "pods" && a.GetSubresource() == "exec" && slices.Contains(test.may, a.GetVerb()) {
+				return authorizer.DecisionAllow, "", nil
+			}
+			return authorizer.DecisionNoOpinion, "", nil
+		}
+		f.create(nil)
+		if _, answer := f.open(webSocket); answer.StatusCode != test.want {
+			t.Errorf("with the right %s: %s", name, answer.Status)
 		}
 	}
 }

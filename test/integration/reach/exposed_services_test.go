@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
@@ -55,6 +56,11 @@ func TestExposedServices(t *testing.T) {
 	})
 	if err := asked("carol-"+p.Name, http.MethodPost, path, http.StatusForbidden, `cannot create resource \"managedclusters/proxy\"`); err != nil {
 		t.Error(err)
+	}
+	code, answer := p.Raw(t, "GET "+api.Path(p.API, p.Name, "proxy")+path+" HTTP/1.1\r\nImpersonate-User: carol-"+p.Name+
+		"\r\nConnection: Upgrade\r\nUpgrade: websocket", "")
+	if code != http.StatusForbidden || !strings.Contains(answer, `cannot create resource \"managedclusters/proxy\"`) {
+		t.Errorf("to upgrade her connection, the answer is %d %s", code, answer)
 	}
 
 	framework.MergePatch(t, admin, list, fmt.Sprintf(`{"data":{"web":null,"other":"- {namespace: %s, service: other}"}}`, p.Name))

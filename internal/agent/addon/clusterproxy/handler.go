@@ -139,12 +139,23 @@ func (h *apiHandler) whileAllowed(r *http.Request, user access.User) (context.Co
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
+	verbs := verbsOf(r.Header, info) // now: the header changes while the request is passed on
 	return h.rules.follow(r.Context(), func() error {
-		if err := h.rules.check(user, access.Request{Verb: info.Verb, Namespace: info.Namespace}); err != nil {
-			return apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
+		for _, verb := range verbs {
+			if err := h.rules.check(user, access.Request{Verb: verb, Namespace: info.Namespace}); err != nil {
+				return apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
+			}
 		}
 		return nil
 	})
+}
+
+// verbsOf are those that a rule has to allow for a request.
+func verbsOf(header http.Header, info *request.RequestInfo) []string {
+	if access.IsUpgrade(header) {
+		return []string{info.Verb, access.VerbUpgrade}
+	}
+	return []string{info.Verb}
 }
 
 // pass sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
@@ -198,7 +209,7 @@ func (h *apiHandler) pass(w http.ResponseWriter, r *http.Request, user access.Us
 // way has it be one of the agent.
 func (h *apiHandler) proxy(to transports, r *http.Request, identify func(http.Header)) *httputil.ReverseProxy {
 	transport := to.ordinary
-	if r.Header.Get("Upgrade") != "" {
+	if access.IsUpgrade(r.Header) {
 		transport = to.upgrade
 	}
 	return &httputil.ReverseProxy{

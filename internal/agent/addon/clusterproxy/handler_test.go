@@ -232,20 +232,46 @@ func TestUpgrade(t *testing.T) {
 	expectEcho(t, conn, reader)
 }
 
-// exec has a connection upgraded, as a user of the hub who executes something in a pod.
-func exec(t *testing.T, server *httptest.Server, user string) (net.Conn, *bufio.Reader) {
+// CP-09: whom a rule lets only read does not get a shell by the handshake of a WebSocket, which is a GET.
+func TestUpgradesAreCreated(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	for text, want := range map[string]int{
+		"- {verbs: [get, list, watch], namespaces: [a]}":                        http.StatusForbidden,
+		"- {verbs: [create], namespaces: [a]}":                                  http.StatusForbidden,
+		"[{verbs: [get], namespaces: [a]}, {verbs: [create], namespaces: [b]}]": http.StatusForbidden,
+		"[{verbs: [get], namespaces: [a]}, {verbs: [create], namespaces: [a]}]": http.StatusSwitchingProtocols,
+		"- {verbs: [get, create], namespaces: [a]}":                             http.StatusSwitchingProtocols,
+		"- {namespaces: [a]}":                                                   http.StatusSwitchingProtocols,
+	} {
+		_, _, code := handshake(t, start(t, config, hubAccess(map[string]string{keyRules: text})), "alice")
+		if code != want {
+			t.Errorf("%s: the answer is %d, want %d", text, code, want)
+		}
+	}
+}
+
+// handshake requests that a connection is upgraded, as a user of the hub who executes something in a pod.
+func handshake(t *testing.T, server *httptest.Server, user string) (conn net.Conn, reader *bufio.Reader, code int) {
 	t.Helper()
-	conn := dial(t, server)
+	conn = dial(t, server)
 	fmt.Fprintf(conn, "GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s: %s\r\n\r\n",
 		access.HeaderUser, user)
-	reader := bufio.NewReader(conn)
+	reader = bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if response.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("the answer is %s", response.Status)
+	return conn, reader, response.StatusCode
+}
+
+// exec has a connection upgraded.
+func exec(t *testing.T, server *httptest.Server, user string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, reader, code := handshake(t, server, user)
+	if code != http.StatusSwitchingProtocols {
+		t.Fatalf("the answer is %d", code)
 	}
 	if line, err := reader.ReadString('\n'); err != nil || line != "cluster:hub:"+user+"\n" {
 		t.Fatalf("%q %v", line, err)
@@ -278,7 +304,7 @@ func TestRulesEndWhatIsOpen(t *testing.T) {
 	server := startWith(t, config, allowed)
 	_, ofAlice := exec(t, server, "alice")
 	bob, ofBob := exec(t, server, "bob")
-	allowed.set(hubAccess(map[string]string{keyRules: "- {users: [bob], verbs: [get], namespaces: [a]}"}))
+	allowed.set(hubAccess(map[string]string{keyRules: "- {users: [bob], verbs: [get, create], namespaces: [a]}"}))
 	expectEnd(t, "what alice executes", ofAlice)
 	expectEcho(t, bob, ofBob)
 	allowed.set(hubAccess(map[string]string{keyRules: "- 1"}))
