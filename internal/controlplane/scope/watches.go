@@ -44,7 +44,7 @@ type Watches struct {
 
 type watch struct {
 	ctx context.Context // that of the request
-	// rights are what it needs for as long as it is open.
+	// rights are what it needs for as long as it is open. More come while it is.
 	rights []authorizer.Attributes
 	// certificate is what who has it open has shown, nil if that was something else.
 	certificate *x509.Certificate
@@ -82,8 +82,10 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		certificate := certificateOf(r, who)
 		ctx, end := withinCredential(r.Context(), who, certificate)
 		defer end(nil)
-		defer w.add(subjectsOf(who), &watch{ctx: ctx, rights: rights, certificate: certificate, end: end})()
-		next.ServeHTTP(rw, r.WithContext(ctx))
+		one := &watch{ctx: ctx, rights: rights, certificate: certificate, end: end}
+		defer w.add(subjectsOf(who), one)()
+		follow := func(right authorizer.Attributes) { w.follow(one, right) }
+		next.ServeHTTP(rw, r.WithContext(lasting.WithFollower(ctx, follow)))
 	})
 }
 
@@ -164,14 +166,25 @@ func (w *Watches) add(subjects []subject, added *watch) (remove func()) {
 	}
 }
 
+// follow has a watch end with another right of its user, too, which may have gone since it was authorized.
+func (w *Watches) follow(one *watch, right authorizer.Attributes) {
+	w.mu.Lock()
+	one.rights = append(one.rights, right)
+	w.mu.Unlock()
+	w.check(one)
+}
+
 // check ends a watch without a right or a credential that holds.
 func (w *Watches) check(one *watch) {
-	for _, right := range one.rights {
+	w.mu.Lock()
+	rights := one.rights
+	w.mu.Unlock()
+	for _, right := range rights {
 		if decision, reason, _ := w.authorizer.Authorize(one.ctx, right); decision != authorizer.DecisionAllow {
 			one.end(responsewriters.ForbiddenStatusError(right, cmp.Or(reason, "the right to this request has been lost since it began")))
 		}
 	}
-	if err := w.credentials.check(one.ctx, one.rights[0].GetUser(), one.certificate); err != nil {
+	if err := w.credentials.check(one.ctx, rights[0].GetUser(), one.certificate); err != nil {
 		one.end(apierrors.NewUnauthorized(err.Error()))
 	}
 }

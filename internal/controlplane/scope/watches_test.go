@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // allowing allows everything, or nothing, and counts the questions.
@@ -211,6 +212,39 @@ func TestUpgradesEndWithEitherRight(t *testing.T) {
 				}
 				w.endAll(subject{rbacv1.UserKind, admin.GetName()}, nil)
 			})
+		})
+	}
+}
+
+// What lasts ends with a right, too, that who answers it knows to be needed, even if that has gone before.
+func TestWatchesEndWithFurtherRights(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var lost atomic.Bool
+			lost.Store(before)
+			rights := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if lost.Load() && a.GetResource() == "pods" {
+					return authorizer.DecisionNoOpinion, "", nil
+				}
+				return authorizer.DecisionAllow, "", nil
+			})
+			w, done := NewWatches(rights, NewCutOff(), NewCredentials()), make(chan struct{})
+			handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				lasting.Follow(r.Context(), authorizer.AttributesRecord{User: admin, Verb: "get", Resource: "pods", ResourceRequest: true})
+				<-r.Context().Done()
+				close(done)
+			}))
+			path := "/apis/cluster.core.oam.dev/v1alpha1/clustergateways/c1/proxy/api/v1/pods"
+			go handler.ServeHTTP(httptest.NewRecorder(), authorized(t, admin, http.MethodGet, path, nil))
+			if isOver(done) != before {
+				t.Fatalf("it is over: %t, and the right is lost: %t", !before, before)
+			}
+			lost.Store(true)
+			w.checkAll(subjectsOf(admin))
+			if !isOver(done) {
+				t.Error("it goes on")
+			}
 		})
 	}
 }

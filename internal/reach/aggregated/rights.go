@@ -19,15 +19,18 @@ import (
 const (
 	// rightInterval is how often the right to open requests is checked.
 	rightInterval = 2 * time.Second
-	// rightRate is how many rights are checked in a second at most. Each of more than a hundred then waits for its turn.
+	// rightRate is how many rights are checked in a second at most, and as many further ones. Each of more than a hundred then waits for its
+	// turn.
 	rightRate = 50
 )
 
 // rights end long-running requests of users soon after the user has lost the right to them: the API server authorizes them when they
 // start, and they may last for hours. While it does not answer, they go on.
 type rights struct {
-	api     authorizer.UnconditionalAuthorizer
-	limiter *rate.Limiter
+	api authorizer.UnconditionalAuthorizer
+	// entering limits checks of rights that requests are authorized by. Those of further ones are limited apart: they may be many for each
+	// user and cluster.
+	entering, further *rate.Limiter
 
 	mu sync.Mutex
 	// inUse are the rights that open requests need.
@@ -37,6 +40,7 @@ type rights struct {
 // right is what any number of open requests need, for which it is checked once.
 type right struct {
 	attributes authorizer.Attributes
+	limiter    *rate.Limiter
 	ctx        context.Context //nolint:containedctx // it ends with the right, or when nothing that needs it is open
 	cancel     context.CancelCauseFunc
 	requests   int
@@ -44,12 +48,12 @@ type right struct {
 
 // newRights checks rights with an authorizer that caches nothing.
 func newRights(api authorizer.UnconditionalAuthorizer) *rights {
-	return &rights{api: api, limiter: rate.NewLimiter(rightRate, 1), inUse: map[string]*right{}}
+	return &rights{api: api, entering: rate.NewLimiter(rightRate, 1), further: rate.NewLimiter(rightRate, 1), inUse: map[string]*right{}}
 }
 
 // handler passes requests on, and ends long-running ones of users with their right.
 func (r *rights) handler(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { //nolint:contextcheck // that of a right ends requests, too
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, _ := request.RequestInfoFrom(req.Context())
 		if info == nil || !isLongRunningOfUser(info) {
 			next.ServeHTTP(w, req)
@@ -62,19 +66,42 @@ func (r *rights) handler(next http.Handler) http.Handler {
 		}
 		ctx, end := context.WithCancelCause(req.Context())
 		defer end(nil)
+		f := &followed{rights: r, end: end}
+		defer f.release()
 		for _, one := range needed {
-			defer r.follow(one, end)()
+			f.follow(one, r.entering) //nolint:contextcheck // that of a right is its own
 		}
-		next.ServeHTTP(w, req.WithContext(ctx))
+		further := func(one authorizer.Attributes) { f.follow(one, r.further) } //nolint:contextcheck // that of a right is its own
+		next.ServeHTTP(w, req.WithContext(lasting.WithFollower(ctx, further)))
 	})
 }
 
-// follow ends a request with a right, until the returned function is called.
-func (r *rights) follow(attributes authorizer.Attributes, end context.CancelCauseFunc) (stop func()) {
-	authorized, release := r.acquire(attributes)
-	forget := context.AfterFunc(authorized, func() { end(context.Cause(authorized)) })
-	return func() {
-		forget()
+// followed is a request that ends with any of the rights that it needs.
+type followed struct {
+	rights *rights
+	end    context.CancelCauseFunc
+
+	mu       sync.Mutex
+	releases []context.CancelFunc
+}
+
+// follow ends the request with one more right, which is checked as often as the limiter lets it.
+func (f *followed) follow(attributes authorizer.Attributes, limiter *rate.Limiter) {
+	authorized, release := f.rights.acquire(attributes, limiter)
+	stop := context.AfterFunc(authorized, func() { f.end(context.Cause(authorized)) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.releases = append(f.releases, func() {
+		stop()
+		release()
+	})
+}
+
+// release is called when the request is over.
+func (f *followed) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, release := range f.releases {
 		release()
 	}
 }
@@ -88,13 +115,13 @@ func isLongRunningOfUser(info *request.RequestInfo) bool {
 
 // acquire returns a context that ends with the right, which is checked until all who have acquired it have released it. The cause of that
 // end is the answer to a request that has none yet.
-func (r *rights) acquire(attributes authorizer.Attributes) (authorized context.Context, release context.CancelFunc) {
+func (r *rights) acquire(attributes authorizer.Attributes, limiter *rate.Limiter) (authorized context.Context, release context.CancelFunc) {
 	key := keyOf(attributes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.inUse[key]
 	if one == nil {
-		one = &right{attributes: attributes}
+		one = &right{attributes: attributes, limiter: limiter}
 		one.ctx, one.cancel = context.WithCancelCause(context.Background())
 		r.inUse[key] = one
 		go r.poll(key, one)
@@ -133,7 +160,7 @@ func (r *rights) isAuthorized(one *right) bool {
 		return false
 	case <-time.After(rightInterval):
 	}
-	if r.limiter.Wait(one.ctx) != nil {
+	if one.limiter.Wait(one.ctx) != nil {
 		return false
 	}
 	decision, _, err := r.api.Authorize(one.ctx, one.attributes)

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // CP-07 CG-02: a request that goes on ends when its user has lost the right to it, and not while nobody can say so; one that is over at
@@ -105,6 +107,74 @@ func TestUpgradesNeedTwoRights(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CG-02: a request ends with a right, too, that who answers it knows to be needed, and that is not checked any more then.
+func TestFurtherRights(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetResource() == "pods" && time.Since(began) > time.Minute {
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+			return authorizer.DecisionAllow, "", nil
+		}))
+		alice := &user.DefaultInfo{Name: "alice"}
+		handler := r.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			lasting.Follow(r.Context(), authorizer.AttributesRecord{User: alice, Verb: "get", Resource: "pods", ResourceRequest: true})
+			<-r.Context().Done()
+		}))
+		ctx := request.WithUser(request.WithRequestInfo(t.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: "get",
+			Subresource: "proxy", APIGroup: "cluster.core.oam.dev", Resource: "clustergateways", Name: "c1"}), alice)
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		if took := time.Since(began); took < time.Minute || took > time.Minute+2*rightInterval {
+			t.Errorf("it ended after %s", took)
+		}
+		if synctest.Wait(); len(r.inUse) > 0 {
+			t.Errorf("%d rights are checked for nothing", len(r.inUse))
+		}
+	})
+}
+
+// CG-02: however many further rights there are, those to enter clusters are checked as often as before.
+func TestFurtherRightsTakeTurnsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var ofAlice, further atomic.Int32
+		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetUser().GetName() == "alice" {
+				ofAlice.Add(1)
+			}
+			if a.GetResource() == "pods" {
+				further.Add(1)
+			}
+			return authorizer.DecisionAllow, "", nil
+		}))
+		bob := &user.DefaultInfo{Name: "bob"}
+		handler := r.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for i := range 1000 {
+				lasting.Follow(r.Context(), authorizer.AttributesRecord{User: bob, Verb: "get", Resource: "pods", Namespace: fmt.Sprintf("n%d", i),
+					ResourceRequest: true})
+			}
+			<-r.Context().Done()
+		}))
+		asBob := request.WithUser(request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "get",
+			Subresource: "proxy", APIGroup: "cluster.core.oam.dev", Resource: "clustergateways", Name: "c1"}), bob)
+		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(asBob, http.MethodGet, "/", http.NoBody))
+		start(ctx, r, "alice", "c1", "/proxy/0")
+		const intervals = 30
+		<-time.After(intervals * rightInterval)
+		synctest.Wait()
+		if checks := ofAlice.Load(); checks < intervals-5 {
+			t.Errorf("in %d intervals, the right of alice is checked %d times", intervals, checks)
+		}
+		if most := int32(intervals * rightInterval / time.Second * rightRate); further.Load() > most {
+			t.Errorf("%d further rights are checked, want %d at most", further.Load(), most)
+		}
+	})
 }
 
 // start sends a request that goes on until its context ends, and returns what is closed then.

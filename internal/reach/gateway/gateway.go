@@ -51,7 +51,7 @@ type Options struct {
 	Tunnel Tunnel
 	// PenetrateIdentity impersonates all callers on clusters, not only those who request it.
 	PenetrateIdentity bool
-	// AuthorizeSubpath also checks whether callers may do on the hub what they want to do on the cluster.
+	// AuthorizeSubpath also checks whether callers may do on the hub what they want to do on the cluster, for as long as they do it.
 	AuthorizeSubpath bool
 	// WithoutControlPlane leaves the hub itself out of the VirtualClusters.
 	WithoutControlPlane bool

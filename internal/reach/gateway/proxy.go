@@ -259,7 +259,7 @@ func requestInfo(r *http.Request, path, query string) (*request.RequestInfo, err
 	return kubernetesAPI.NewRequestInfo(there)
 }
 
-// authorize checks whether the caller may do on the hub what the request does on the cluster.
+// authorize checks whether the caller may do on the hub what the request does on the cluster. What lasts ends with the right to that.
 func (p *proxy) authorize(r *http.Request, caller user.Info, about *request.RequestInfo) error {
 	ctx := request.WithRequestInfo(request.WithUser(r.Context(), caller), about)
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
@@ -270,6 +270,7 @@ func (p *proxy) authorize(r *http.Request, caller user.Info, about *request.Requ
 		if err := p.authorizeRight(ctx, right); err != nil {
 			return err
 		}
+		lasting.Follow(ctx, right)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	"github.com/capstan-io/capstan/internal/reach/gateway"
 	"github.com/capstan-io/capstan/internal/reach/gateway/identity"
+	"github.com/capstan-io/capstan/internal/reach/lasting"
 )
 
 // seen is what a cluster gets to see.
@@ -253,6 +254,43 @@ func TestAuthorizeSubpath(t *testing.T) { // CG-02
 	}
 }
 
+// What lasts ends with the right to what it is about on the cluster, if that is authorized on the hub.
+func TestSubpathIsFollowed(t *testing.T) { // CG-02
+	t.Parallel()
+	webSocket := strings.Replace(upgrade, "POST", http.MethodGet, 1)
+	for name, test := range map[string]struct {
+		o    gateway.Options
+		want []string
+	}{
+		"authorized":     {gateway.Options{AuthorizeSubpath: true}, []string{"alice get pods/exec in a", "alice create pods/exec in a"}},
+		"not authorized": {gateway.Options{}, nil},
+	} {
+		f := setUp(t, test.o, http.HandlerFunc(upgradeEcho))
+		f.rights = func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionAllow, "", nil
+		}
+		f.create(nil)
+		followed := make(chan string, len(test.want)+1)
+		f.within = func(ctx context.Context) context.Context {
+			return lasting.WithFollower(ctx, func(a authorizer.Attributes) {
+				followed <- fmt.Sprintf("%s %s %s/%s in %s", a.GetUser().GetName(), a.GetVerb(), a.GetResource(), a.GetSubresource(), a.GetNamespace())
+			})
+		}
+		_, answer := f.open(webSocket)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%s: %s", name, answer.Status)
+		}
+		var got []string
+		for len(followed) > 0 {
+			got = append(got, <-followed)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: followed are %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // Who may only read on the hub does not get a shell by the handshake of a WebSocket, which is a GET.
 func TestAuthorizeSubpathOfUpgrade(t *testing.T) { // CG-02
 	t.Parallel()
@@ -273,7 +311,9 @@ func TestAuthorizeSubpathOfUpgrade(t *testing.T) { // CG-02
 			return authorizer.DecisionNoOpinion, "", nil
 		}
 		f.create(nil)
-		if _, answer := f.open(webSocket); answer.StatusCode != test.want {
+		_, answer := f.open(webSocket)
+		_ = answer.Body.Close()
+		if answer.StatusCode != test.want {
 			t.Errorf("with the right %s: %s", name, answer.Status)
 		}
 	}

@@ -1,7 +1,9 @@
-// Package lasting says which rights requests need for as long as they last. Most need the one that an API server has authorized.
+// Package lasting says which rights requests need for as long as they last. Most need the one that an API server has authorized. Who
+// answers a request may know of more, with which it ends, too.
 package lasting
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -72,4 +74,19 @@ func Handler(next http.Handler, a authorizer.UnconditionalAuthorizer, codecs run
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+type followerKey struct{}
+
+// WithFollower returns the context of a request that lasts. While it is handled, follow is called with rights that it turns out to need
+// besides, and ends it with each of these.
+func WithFollower(ctx context.Context, follow func(authorizer.Attributes)) context.Context {
+	return context.WithValue(ctx, followerKey{}, follow)
+}
+
+// Follow has the request of the context end with a right that its user has, unless it is one that is soon over.
+func Follow(ctx context.Context, right authorizer.Attributes) {
+	if follow, lasts := ctx.Value(followerKey{}).(func(authorizer.Attributes)); lasts {
+		follow(right)
+	}
 }

@@ -66,3 +66,15 @@ func TestUpgradesAreCreated(t *testing.T) {
 		}
 	}
 }
+
+// Who answers a request that is soon over may name its rights all the same.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	var followed []string
+	ctx := lasting.WithFollower(t.Context(), func(a authorizer.Attributes) { followed = append(followed, a.GetVerb()) })
+	lasting.Follow(ctx, authorizer.AttributesRecord{Verb: "list"})
+	lasting.Follow(t.Context(), authorizer.AttributesRecord{Verb: "get"})
+	if !slices.Equal(followed, []string{"list"}) {
+		t.Errorf("followed are %v", followed)
+	}
+}
