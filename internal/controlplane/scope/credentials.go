@@ -38,7 +38,7 @@ func NewCredentials() *Credentials {
 	return &Credentials{known: make(chan struct{}), clusters: map[string]time.Time{}}
 }
 
-// Authenticator refuses what it has to of what another one lets in.
+// Authenticator refuses what it has to of what another one lets in, and keeps who has been let in.
 func (c *Credentials) Authenticator(others authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		response, ok, err := others.AuthenticateRequest(r)
@@ -48,6 +48,7 @@ func (c *Credentials) Authenticator(others authenticator.Request) authenticator.
 		if err := c.check(r.Context(), response.User, certificateOf(r, response.User)); err != nil {
 			return nil, false, err
 		}
+		senderOf(r.Context()).who = response.User
 		return response, true, nil
 	})
 }

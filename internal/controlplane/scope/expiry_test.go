@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +18,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // tokenUntil is a token that ends then; never, if the time is zero.
@@ -44,7 +53,7 @@ func pass(t *testing.T, w *Watches, who user.Info, path, sent string, certificat
 	t.Helper()
 	done := make(chan struct{})
 	handler := w.Handler(answer)
-	chain := KeepToken(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	chain := KeepSender(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Authorization") // as authentication does
 		handler.ServeHTTP(rw, r)
 	}))
@@ -75,7 +84,7 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := NewWatches(&allowing{}, NewCutOff(), NewCredentials())
 			close(w.credentials.known)
-			soon, later, past := time.Now().Add(time.Minute), time.Now().Add(time.Hour), tokenUntil(time.Now().Add(-2*time.Minute))
+			soon, later, past := time.Now().Add(time.Minute), time.Now().Add(time.Hour), tokenUntil(time.Now().Add(-time.Hour))
 			ends := map[string]<-chan struct{}{
 				"a token":                             start(t, w, account, path, tokenUntil(soon), nil),
 				"a token, with one of before":         start(t, w, account, path, tokenUntil(soon), nil, past),
@@ -86,7 +95,6 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 			goOn := map[string]<-chan struct{}{
 				"a later token":                     start(t, w, account, path, tokenUntil(later), nil),
 				"a later token, with one of before": start(t, w, account, path, tokenUntil(later), nil, past),
-				"an opaque one, with one of before": start(t, w, account, path, "abcdef.0123456789abcdef", nil, past),
 				"a token without an end":            start(t, w, account, path, tokenUntil(time.Time{}), nil),
 				"a token that is no JWT":            start(t, w, admin, path, "abcdef.0123456789abcdef", nil),
 				"a token for the cluster":           start(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
@@ -108,8 +116,10 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 					t.Errorf("%s: it ends", name)
 				}
 			}
-			for _, ended := range []string{tokenUntil(soon), past} {
-				if !isOver(start(t, w, account, path, ended, nil)) {
+			const opaque = "abcdef.0123456789abcdef"
+			remembered := tokenUntil(time.Now().Add(-90 * time.Second))
+			for _, tokens := range [][]string{{tokenUntil(soon)}, {past}, {opaque, past}, {remembered, tokenUntil(later)}, {remembered, opaque}} {
+				if !isOver(start(t, w, account, path, tokens[0], nil, tokens[1:]...)) {
 					t.Error("what begins with a token that has ended goes on")
 				}
 			}
@@ -222,4 +232,183 @@ func TestWatchesEndWithTheirAccount(t *testing.T) {
 			shared.Shutdown()
 		})
 	}
+}
+
+// startAs sends a request as somebody else, through what an API server does with it before, and returns what is closed when it ends.
+func startAs(t *testing.T, w *Watches, by *user.DefaultInfo, as, sent string, certificate *x509.Certificate,
+	more http.Header) (ended <-chan struct{}) {
+	t.Helper()
+	authenticate := w.credentials.Authenticator(authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: by}, true, nil
+	}))
+	waits := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	impersonate := impersonation.WithConstrainedImpersonation(waits, w.authorizer, scheme.Codecs)
+	chain := KeepSender(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		response, _, err := authenticate.AuthenticateRequest(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Header.Del("Authorization")
+		impersonate.ServeHTTP(rw, r.WithContext(request.WithUser(r.Context(), response.User)))
+	}))
+	r := authorized(t, nil, http.MethodGet, "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/proxy/api/v1/pods", nil)
+	maps.Copy(r.Header, more)
+	r.Header.Set("Impersonate-User", as)
+	r.Header.Set("Impersonate-Group", "ops")
+	r.Header.Set("Authorization", "Bearer "+sent)
+	if certificate != nil {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+	}
+	done := make(chan struct{})
+	go func() {
+		chain.ServeHTTP(httptest.NewRecorder(), r)
+		close(done)
+	}()
+	synctest.Wait()
+	return done
+}
+
+// What is open as somebody else ends with the credential, the account and the right to impersonate of who has it open, and with the right
+// of who is impersonated. It goes on without what is of others.
+func TestWatchesEndWithTheirImpersonator(t *testing.T) {
+	t.Parallel()
+	shown := &user.DefaultInfo{Name: fleet.ClusterUser("c1", "a"), Groups: fleet.ClusterGroups("c1"),
+		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}}
+	// loses has a user lose the rights with a verb, as far as they are for a resource.
+	loses := func(who *user.DefaultInfo, verb, resource string) func(*Watches, *losing) {
+		return func(w *Watches, rights *losing) {
+			rights.user, rights.verb, rights.resource = who.Name, verb, resource
+			w.checkAll(subjectsOf(who))
+		}
+	}
+	deletes := func(account *user.DefaultInfo) func(*Watches, *losing) {
+		return func(w *Watches, _ *losing) { w.endAll(subject{"User", account.Name}, errAccountGone) }
+	}
+	outdates := func(w *Watches, _ *losing) { w.credentials.set("c1", time.Now().Add(time.Second)) }
+	passes := func(d time.Duration) func(*Watches, *losing) { return func(*Watches, *losing) { <-time.After(d) } }
+	bob := &user.DefaultInfo{Name: "bob"}
+	for name, test := range map[string]struct {
+		by          *user.DefaultInfo
+		token, cert time.Duration
+		happens     func(*Watches, *losing)
+		ends        bool
+	}{
+		"a token expires":                {account, time.Minute, 0, passes(time.Minute), true},
+		"a token does not expire yet":    {account, time.Hour, 0, passes(time.Minute), false},
+		"a certificate expires":          {shown, 0, time.Minute, passes(time.Minute), true},
+		"a certificate does not count":   {shown, 0, time.Hour, outdates, true},
+		"the account is deleted":         {account, 0, 0, deletes(account), true},
+		"another account is deleted":     {account, 0, 0, deletes(admin), false},
+		"the right to be the user":       {account, 0, 0, loses(account, "impersonate", "users"), true},
+		"the right to be in the group":   {account, 0, 0, loses(account, "impersonate", "groups"), true},
+		"the right of the user":          {account, 0, 0, loses(bob, "get", "managedclusters"), true},
+		"the right of the impersonator":  {account, 0, 0, loses(account, "get", "managedclusters"), false},
+		"the user's right to be another": {account, 0, 0, loses(bob, "impersonate", "users"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rights := &losing{}
+				w := NewWatches(rights, NewCutOff(), NewCredentials())
+				close(w.credentials.known)
+				sent, certificate := "", (*x509.Certificate)(nil)
+				if test.token != 0 {
+					sent = tokenUntil(time.Now().Add(test.token))
+				}
+				if test.cert != 0 {
+					certificate = &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(test.cert)}
+				}
+				ended := startAs(t, w, test.by, "bob", sent, certificate, nil)
+				if isOver(ended) {
+					t.Fatal("it ends before anything happens")
+				}
+				test.happens(w, rights)
+				if isOver(ended) != test.ends {
+					t.Errorf("it is over: %t", !test.ends)
+				}
+				w.endAll(subject{"User", "bob"}, nil)
+				if synctest.Wait(); len(w.open) > 0 {
+					t.Errorf("watches that are over are kept: %v", w.open)
+				}
+			})
+		})
+	}
+}
+
+// Who may impersonate a user only to read has no connection upgraded as that, and one that is ends with the right to do so to create.
+func TestUpgradesAsSomebodyElseAreCreated(t *testing.T) {
+	t.Parallel()
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}
+	for name, test := range map[string]struct {
+		header http.Header
+		// creates is whether the sender may first create as the user. It goes on without or not.
+		creates, goesOn bool
+	}{
+		"no upgrade":          {nil, false, true},
+		"upgrade to read":     {upgrade, false, false},
+		"upgrade to create":   {upgrade, true, false},
+		"no upgrade, but may": {nil, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var creates atomic.Bool
+				creates.Store(test.creates)
+				rights := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+					on, constrained := strings.CutPrefix(a.GetVerb(), "impersonate-on:user-info:")
+					if a.GetVerb() == "impersonate" || constrained && on != "get" && !creates.Load() {
+						return authorizer.DecisionNoOpinion, "", nil
+					}
+					return authorizer.DecisionAllow, "", nil
+				})
+				w := NewWatches(rights, NewCutOff(), NewCredentials())
+				ended := startAs(t, w, account, "bob", "", nil, test.header)
+				if isOver(ended) != (!test.goesOn && !test.creates) {
+					t.Errorf("at first, it is over: %t", isOver(ended))
+				}
+				creates.Store(false)
+				w.checkAll(subjectsOf(account))
+				if isOver(ended) == test.goesOn {
+					t.Errorf("without the right, it is over: %t", !test.goesOn)
+				}
+				w.endAll(subject{"User", "bob"}, nil)
+			})
+		})
+	}
+}
+
+// Whether a user may be impersonated is decided for as long as the request goes on, apart from what that knows.
+func TestImpersonationIsCheckedWithinTheRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(context.WithValue(t.Context(), senderKey{}, &sender{}))
+		waits := authorizer.AuthorizerFunc(func(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
+			if ctx.Value(senderKey{}) != nil {
+				t.Error("the check has what the request knows")
+			}
+			<-ctx.Done()
+			return authorizer.DecisionNoOpinion, "", ctx.Err()
+		})
+		as := &impersonated{by: account, as: http.Header{"Impersonate-User": {"bob"}}, about: []*request.RequestInfo{{Verb: "get"}}}
+		decided := make(chan error)
+		go func() { decided <- as.check(ctx, waits) }()
+		synctest.Wait()
+		end()
+		if err := <-decided; err != nil {
+			t.Errorf("when the request ends, the right is said to be gone: %v", err)
+		}
+	})
+}
+
+// losing allows all but one right of a user.
+type losing struct{ user, verb, resource string }
+
+func (l *losing) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	// Constrained impersonation is by other rights, which nobody has here.
+	constrained := strings.HasPrefix(a.GetVerb(), "impersonate") && a.GetVerb() != "impersonate"
+	if constrained || a.GetUser().GetName() == l.user && a.GetVerb() == l.verb && a.GetResource() == l.resource {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	return authorizer.DecisionAllow, "", nil
 }

@@ -30,8 +30,8 @@ import (
 // who has them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it
 // may see ends with the rights of the add-on. The identities of add-ons have whatever rights are given to them, through roles of any name
 // or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike. They also end with the token
-// or certificate that they were opened with, and with the service account. The cause of that end is the answer to a request that has
-// none yet.
+// or certificate that they were opened with, with the service account and, of who impersonates the user, with the right to that. The cause
+// of that end is the answer to a request that has none yet.
 type Watches struct {
 	authorizer  authorizer.UnconditionalAuthorizer
 	credentials *Credentials
@@ -46,9 +46,12 @@ type watch struct {
 	ctx context.Context // that of the request
 	// rights are what it needs for as long as it is open. More come while it is.
 	rights []authorizer.Attributes
-	// certificate is what who has it open has shown, nil if that was something else.
+	// sender is who has it open, and certificate what that has shown, nil if that was something else.
+	sender      user.Info
 	certificate *x509.Certificate
-	end         context.CancelCauseFunc
+	// impersonated is nil unless the sender has it open as somebody else.
+	impersonated *impersonated
+	end          context.CancelCauseFunc
 }
 
 // subject is a user or a group, or a cluster that users act for.
@@ -79,11 +82,16 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		certificate := certificateOf(r, who)
-		ctx, end := withinCredential(r.Context(), who, certificate)
+		one, sent, subjects := &watch{rights: rights, sender: who}, senderOf(r.Context()), subjectsOf(who)
+		if by := sent.impersonator(); by != nil {
+			one.sender, one.impersonated = by, &impersonated{by: by, as: sent.as, about: withVerbs(info, rights)}
+			subjects = append(subjects, subjectsOf(by)...)
+		}
+		one.certificate = certificateOf(r, one.sender)
+		ctx, end := withinCredential(r.Context(), one.sender, sent.tokens, one.certificate)
 		defer end(nil)
-		one := &watch{ctx: ctx, rights: rights, certificate: certificate, end: end}
-		defer w.add(subjectsOf(who), one)()
+		one.ctx, one.end = ctx, end
+		defer w.add(subjects, one)()
 		follow := func(right authorizer.Attributes) { w.follow(one, right) }
 		next.ServeHTTP(rw, r.WithContext(lasting.WithFollower(ctx, follow)))
 	})
@@ -96,18 +104,6 @@ func isLongRunning(info *request.RequestInfo) bool {
 		slices.Contains([]string{fleet.SubresourceProxy, fleet.SubresourcePortForward, fleet.SubresourceTunnel}, info.Subresource)
 }
 
-type tokenKey struct{}
-
-// KeepToken keeps with a request the tokens that it is sent with, which those who authenticate it take out.
-func KeepToken(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if sent := token.Of(r.Header); len(sent) > 0 {
-			r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, sent))
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 var (
 	errCertificateExpired = apierrors.NewUnauthorized("the certificate has expired")
 	errAccountGone        = apierrors.NewUnauthorized("the service account has been deleted")
@@ -115,9 +111,9 @@ var (
 
 // withinCredential ends with the certificate that a request was sent with, or with the first of the tokens. The token of somebody whom the
 // hub does not know is not for the hub.
-func withinCredential(ctx context.Context, who user.Info, certificate *x509.Certificate) (context.Context, context.CancelCauseFunc) {
-	sent, _ := ctx.Value(tokenKey{}).([]string)
-	ends, expired := token.Expiry(sent...), token.ErrExpired
+func withinCredential(ctx context.Context, who user.Info, tokens []string, certificate *x509.Certificate) (context.Context,
+	context.CancelCauseFunc) {
+	ends, expired := token.Expiry(tokens...), token.ErrExpired
 	switch {
 	case certificate != nil:
 		ends, expired = certificate.NotAfter, errCertificateExpired
@@ -184,8 +180,14 @@ func (w *Watches) check(one *watch) {
 			one.end(responsewriters.ForbiddenStatusError(right, cmp.Or(reason, "the right to this request has been lost since it began")))
 		}
 	}
-	if err := w.credentials.check(one.ctx, rights[0].GetUser(), one.certificate); err != nil {
+	if err := w.credentials.check(one.ctx, one.sender, one.certificate); err != nil {
 		one.end(apierrors.NewUnauthorized(err.Error()))
+	}
+	if one.impersonated == nil {
+		return
+	}
+	if err := one.impersonated.check(one.ctx, w.authorizer); err != nil {
+		one.end(err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,14 +26,19 @@ func Claims(token string) (claims jwt.Claims, ok bool) {
 	return claims, parsed.UnsafeClaimsWithoutVerification(&claims) == nil
 }
 
-// Expiry is when the first of some tokens ends. It is zero where none says. Those that no API server takes any more count only if all are
-// such: it has taken another one.
-func Expiry(tokens ...string) (first time.Time) {
-	if taken := slices.DeleteFunc(slices.Clone(tokens), isPast); len(taken) > 0 {
-		tokens = taken
-	}
+// Expiry is when the first of some tokens ends. It is zero where none says. Those that no API server takes any more count only where no
+// other says: it has taken another one.
+func Expiry(tokens ...string) time.Time {
+	var first, past time.Time
 	for _, token := range tokens {
-		first = earlier(first, expiryOf(token))
+		if ends := expiryOf(token); isPast(ends) {
+			past = earlier(past, ends)
+		} else {
+			first = earlier(first, ends)
+		}
+	}
+	if first.IsZero() {
+		return past
 	}
 	return first
 }
@@ -47,11 +51,12 @@ func expiryOf(token string) time.Time {
 	return time.Time{}
 }
 
+// longestTaken is for how long after its end an API server may take a token: for the leeway, and while it remembers that the token was
+// good, on a clock that is somewhat behind.
+const longestTaken = jwt.DefaultLeeway + 2*time.Minute
+
 // isPast reports whether a token ended so long ago that no API server takes it.
-func isPast(token string) bool {
-	ends := expiryOf(token)
-	return !ends.IsZero() && !ends.Add(jwt.DefaultLeeway).After(time.Now())
-}
+func isPast(ends time.Time) bool { return !ends.IsZero() && !ends.Add(longestTaken).After(time.Now()) }
 
 // earlier is the first of two times; the zero one is never.
 func earlier(one, other time.Time) time.Time {
@@ -65,18 +70,18 @@ func earlier(one, other time.Time) time.Time {
 var ErrExpired = apierrors.NewUnauthorized("the token has expired")
 
 // Context ends when the first of some tokens does, and for one that has just ended, when nobody takes it any more. A token that does not
-// say when, or that has ended before, is left to who verifies it.
+// say when, or that has ended long before, is left to who verifies it.
 func Context(ctx context.Context, tokens ...string) (context.Context, context.CancelFunc) {
 	var first time.Time
-	now := time.Now()
 	for _, token := range tokens {
 		ends := expiryOf(token)
-		if !ends.After(now) {
+		if isPast(ends) {
+			continue
+		}
+		if !ends.IsZero() && !ends.After(time.Now()) {
 			ends = ends.Add(jwt.DefaultLeeway) // for so long API servers take it
 		}
-		if ends.After(now) {
-			first = earlier(first, ends)
-		}
+		first = earlier(first, ends)
 	}
 	if first.IsZero() {
 		return context.WithCancel(ctx)

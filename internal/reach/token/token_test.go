@@ -57,7 +57,7 @@ func TestExpiry(t *testing.T) {
 		"WebSocket protocol with a sooner token beside":             {both(ends, later), end},
 		"WebSocket protocol that is no base64":                      {protocols("base64url.bearer.authorization.k8s.io.===" + ends), 0},
 		"WebSocket protocol of before, with a token beside":         {both(ends, past), end},
-		"WebSocket protocol of before, with an opaque token beside": {both("opaque", past), 0},
+		"WebSocket protocol of before, with an opaque token beside": {both("opaque", past), before},
 		"token of before, with a WebSocket protocol beside":         {both(past, ends), end},
 		"of before alone": {authorization("Bearer " + past), before},
 		"both of before":  {both(past, until(before+1000)), before},
@@ -101,7 +101,8 @@ func TestContext(t *testing.T) {
 	}{
 		"of a minute":    {expiring(time.Minute), time.Minute},
 		"just ended":     {expiring(-20 * time.Second), 40 * time.Second},
-		"of before":      {expiring(-2 * time.Minute), 0},
+		"ended before":   {expiring(-2 * time.Minute), time.Nanosecond},
+		"of long before": {expiring(-time.Hour), 0},
 		"without an end": {func() string { return jwt(`{"sub":"a"}`) }, 0},
 		"opaque":         {func() string { return "opaque" }, 0},
 		"none":           {func() string { return "" }, 0},

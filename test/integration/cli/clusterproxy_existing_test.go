@@ -118,7 +118,7 @@ func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address 
 		}
 		return nil
 	})
-	expired := issuer.Token(t, issuer.Claims("dana", map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}))
+	expired := issuer.Token(t, issuer.Claims("dana", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}))
 	if code, answer := p.Send(t, with(expired), http.MethodGet, "/version", nil, ""); code != http.StatusUnauthorized ||
 		!strings.Contains(answer, "token is expired") {
 		t.Errorf("with an expired token, the answer is %d %s", code, answer)

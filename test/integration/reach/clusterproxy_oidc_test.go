@@ -77,7 +77,7 @@ func TestClusterProxyOIDC(t *testing.T) {
 			return nil
 		})
 	}
-	refused("token is expired", map[string]any{"exp": time.Now().Add(-time.Minute).Unix()})
+	refused("token is expired", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
 	refused("expected audience", map[string]any{"aud": "other"})
 	refused("has a group that is no text", map[string]any{"groups": []any{1}})
 	p.Trust(t, issuer, "usernamePrefix: '-'")
