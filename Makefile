@@ -71,7 +71,10 @@ CHARTS_URL ?=
 
 # A release sets VERSION; other builds know their commit. TAG is the tag of the images, for which `capstan` asks that is built with it.
 VERSION ?=
-TAG     ?= $(or $(subst +,_,$(VERSION)),devel$(addprefix -,$(shell git rev-parse --short=12 HEAD)))
+TAG     ?= $(VERSION_TAG)
+
+# The tag by default, which says of what version or commit images are.
+VERSION_TAG = $(or $(subst +,_,$(VERSION)),devel$(addprefix -,$(shell git rev-parse --short=12 HEAD)))
 
 # Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
 LDFLAGS := -s -w
@@ -217,8 +220,9 @@ images: ## Write images of the programs and of the examples for ARCHS into dist/
 		-version "$(TAG)" -revision "$(COMMIT)" -created "$(SOURCE_DATE_EPOCH)" $(if $(REGISTRY),-registry "$(REGISTRY)")
 
 .PHONY: push
-push: ## Push what `make images` wrote to REGISTRY, such as ghcr.io/capstan-io, as TAG
-	$(GO) -C tools/images run . push -from "$(abspath $(IMAGES))" -registry "$(REGISTRY)" -tag "$(TAG)"
+push: ## Push what `make images` wrote of this commit to REGISTRY, such as ghcr.io/capstan-io, as TAG
+	$(GO) -C tools/images run . push -from "$(abspath $(IMAGES))" -registry "$(REGISTRY)" -tag "$(TAG)" \
+		-version "$(VERSION_TAG)" -revision "$(COMMIT)"
 
 .PHONY: verify-images
 verify-images: ## Build what `make images` wrote again, in another folder and without the build cache, and fail if the images differ

@@ -31,6 +31,12 @@ const (
 	containerdName = "io.containerd.image.name"
 )
 
+// Labels that say what an image was built from.
+const (
+	versionLabel  = "org.opencontainers.image.version"
+	revisionLabel = "org.opencontainers.image.revision"
+)
+
 // Files and folders of what is written.
 const (
 	layoutDir   = "oci"
@@ -200,7 +206,7 @@ func (b *builder) labels(i image) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{
 		prefix + "title": i.Title, prefix + "description": i.Description, prefix + "licenses": licenses, prefix + "source": source,
-		prefix + "version": b.Version, prefix + "revision": b.Revision, prefix + "created": b.Created.UTC().Format(time.RFC3339),
+		versionLabel: b.Version, revisionLabel: b.Revision, prefix + "created": b.Created.UTC().Format(time.RFC3339),
 	}
 }
 

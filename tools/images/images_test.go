@@ -6,12 +6,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +72,8 @@ func pushed(t *testing.T, r release, all []image) func(repository string) v1.Ima
 	t.Cleanup(server.Close)
 	prefix := strings.TrimPrefix(server.URL, "http://") + "/some/path"
 	var report bytes.Buffer
-	if err := push(t.Context(), out, prefix, "tagged", &report); err != nil {
+	p := publication{Registry: prefix, Tag: "tagged", Version: r.Version, Revision: r.Revision}
+	if err := p.push(t.Context(), out, &report); err != nil {
 		t.Fatal(err)
 	}
 	return func(repository string) v1.ImageIndex {
@@ -397,11 +400,78 @@ func TestRefused(t *testing.T) {
 		"pull":         "say what to do",
 		"build -bin=x": "-bin, -out, -version and -revision have to be set",
 		"build -bin=x -out=y -version=v -revision=r -archs=,": "-archs names no architecture",
-		"push -from=x -tag=y":             "-from, -registry and -tag have to be set",
-		"push -from=x -tag=y -registry=r": "build the images first",
+		"push -from=x -tag=y": "-from, -registry, -tag, -version and -revision have to be set",
+		"push -from=x -tag=y -registry=r -version=v -revision=c": "build the images first",
 	} {
 		if err := run(t.Context(), strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
+	}
+}
+
+// Images of another version or commit are not pushed, whatever their tag is going to be.
+func TestOldImagesAreNotPushed(t *testing.T) {
+	t.Parallel()
+	all := specified(t)[:1]
+	r, out := fakeRelease(t, all), t.TempDir()
+	if err := r.write(all, out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	const old = `the images are of version "v1.2.3" and commit "c0ffee", and not of version %q and commit %q: run ` + "`make images` again"
+	for name, test := range map[string]struct {
+		tag, version, revision string
+		pushed                 bool
+	}{
+		"the same":                      {"v1.2.3", "v1.2.3", "c0ffee", true},
+		"under another tag":             {"latest", "v1.2.3", "c0ffee", true},
+		"built for the tag":             {"v1.2.3", "devel-c0ffee", "c0ffee", true},
+		"another commit":                {"devel-decade", "devel-decade", "decade", false},
+		"another commit, the same tag":  {"v1.2.3", "v1.2.3", "decade", false},
+		"changes that are not there":    {"v1.2.3", "v1.2.3", "c0ffee-dirty", false},
+		"another version of the commit": {"v1.2.4", "v1.2.4", "c0ffee", false},
+		"both under another tag":        {"latest", "devel-decade", "decade", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+			t.Cleanup(server.Close)
+			p := publication{Registry: strings.TrimPrefix(server.URL, "http://"), Tag: test.tag, Version: test.version, Revision: test.revision}
+			var report bytes.Buffer
+			err := p.push(t.Context(), out, &report)
+			switch {
+			case test.pushed && err != nil:
+				t.Error(err)
+			case !test.pushed && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf(old, test.version, test.revision))):
+				t.Errorf("%v, want %s", err, fmt.Sprintf(old, test.version, test.revision))
+			case test.pushed == (report.Len() == 0):
+				t.Errorf("reported %q", report.String())
+			}
+		})
+	}
+}
+
+// Images with changes that are in no commit may be older than the changes that there are now: no release and no other tag is of them.
+func TestImagesOfNoCommitAreNotPushed(t *testing.T) {
+	t.Parallel()
+	all := specified(t)[:1]
+	r, out := fakeRelease(t, all), t.TempDir()
+	r.Revision = "c0ffee-dirty"
+	if err := r.write(all, out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for tag, pushed := range map[string]bool{"devel-c0ffee": true, "v1.2.3": false, "latest": false} {
+		t.Run(tag, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+			t.Cleanup(server.Close)
+			p := publication{Registry: strings.TrimPrefix(server.URL, "http://"), Tag: tag, Version: r.Version, Revision: r.Revision}
+			err := p.push(t.Context(), out, io.Discard)
+			switch refusal := "not pushed as " + strconv.Quote(tag); {
+			case pushed && err != nil:
+				t.Error(err)
+			case !pushed && (err == nil || !strings.Contains(err.Error(), refusal)):
+				t.Errorf("%v, want %s", err, refusal)
+			}
+		})
 	}
 }

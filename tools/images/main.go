@@ -70,13 +70,17 @@ func split(list string) []string {
 func runPush(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("push", flag.ContinueOnError)
 	from := flags.String("from", "", "folder that build has written to")
-	registry := flags.String("registry", "", "registry, with the first part of the path, such as ghcr.io/capstan-io")
-	tag := flags.String("tag", "", "tag of the images")
+	var p publication
+	flags.StringVar(&p.Registry, "registry", "", "registry, with the first part of the path, such as ghcr.io/capstan-io")
+	flags.StringVar(&p.Tag, "tag", "", "tag of the images")
+	flags.StringVar(&p.Version, "version", "", "version that the images have to be of, unless that is the tag")
+	flags.StringVar(&p.Revision, "revision", "", "commit that the images have to be of")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *from == "" || *registry == "" || *tag == "" {
-		return errors.New("-from, -registry and -tag have to be set: run `make push REGISTRY=ghcr.io/capstan-io`, with the registry of yours")
+	if *from == "" || p.Registry == "" || p.Tag == "" || p.Version == "" || p.Revision == "" {
+		return errors.New("-from, -registry, -tag, -version and -revision have to be set: run `make push REGISTRY=ghcr.io/capstan-io` " +
+			"in a clone of the repository, with the registry of yours")
 	}
-	return push(ctx, *from, *registry, *tag, os.Stdout)
+	return p.push(ctx, *from, os.Stdout)
 }
