@@ -190,6 +190,9 @@ const (
 	// AnnotationRequestedSubject on the Secret of an add-on is the subject that its certificate was requested with: of what it says itself,
 	// the signer decides. It is an extension.
 	AnnotationRequestedSubject = "capstan.io/requested-subject"
+	// AnnotationAccountNamespace on the ManifestWork of a ClusterPermission is the namespace that the service accounts of
+	// ManagedServiceAccounts had on the cluster when it was last known. It is an extension.
+	AnnotationAccountNamespace = "capstan.io/account-namespace"
 )
 
 // IsBuiltIn reports whether a ClusterManagementAddOn or a ManagedClusterAddOn has AnnotationBuiltIn.

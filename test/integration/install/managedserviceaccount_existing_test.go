@@ -147,7 +147,8 @@ func testStolenTokenOfManager(t *testing.T, existing *env.Server, cluster, names
 		"writes a work of its own": try(framework.Work(cluster, "own", framework.ConfigMap("default", "a", "b"))),
 		"changes the work of another": thief.Patch(t.Context(), framework.Work(cluster, "others"), framework.Merge(`{"spec":{"workload":{"manifests":[]}}}`),
 			client.DryRunAll),
-		"changes another add-on": thief.Patch(t.Context(), others, framework.Merge(`{"metadata":{"annotations":{"a":"b"}}}`), client.DryRunAll),
+		"deletes the work of another": thief.Delete(t.Context(), framework.Work(cluster, "others"), client.DryRunAll),
+		"changes another add-on":      thief.Patch(t.Context(), others, framework.Merge(`{"metadata":{"annotations":{"a":"b"}}}`), client.DryRunAll),
 	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("the manager %s: %v", what, err)

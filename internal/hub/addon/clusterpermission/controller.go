@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -33,6 +34,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // workers is how many permissions are reconciled at once.
@@ -117,7 +119,7 @@ func (e waitError) Unwrap() error { return e.error }
 
 func waits(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
 
-// Reconcile keeps the work of a permission, and reports what the agent says of it.
+// Reconcile keeps the work of a permission, and reports what the agent says of it and which subjects wait for a user.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	permission := &permissionv1alpha1.ClusterPermission{}
 	if err := c.client.Get(ctx, req.NamespacedName, permission); err != nil {
@@ -126,7 +128,17 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !permission.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	work, err := c.apply(ctx, permission)
+	work, err := c.workOf(ctx, permission)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	all, err := render(permission, func(name string) (types.NamespacedName, error) {
+		return c.account(ctx, permission.Namespace, name, work)
+	})
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	work, err = c.apply(ctx, permission, work, all)
 	if err != nil && !errors.As(err, new(waitError)) {
 		return ctrl.Result{}, err
 	}
@@ -135,19 +147,36 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter = retryInterval
 	}
 	before := permission.DeepCopy()
-	meta.SetStatusCondition(&permission.Status.Conditions, c.condition(permission, work, err))
+	meta.SetStatusCondition(&permission.Status.Conditions, c.condition(permission, work, all.waiting, err))
 	_, err = patch.Status(ctx, c.client, permission, before)
 	return result, client.IgnoreNotFound(err)
 }
 
-// condition reports whether the rights are on the cluster, and if not, what to do.
-func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission, work *workv1.ManifestWork, err error) metav1.Condition {
+// condition reports whether the rights are on the cluster, and if not, what to do. Those of all subjects are not while some are waiting.
+func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission, work *workv1.ManifestWork, waiting []string, err error,
+) metav1.Condition {
+	condition := workCondition(work, err)
+	if len(waiting) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, fleet.ReasonFailedRBACManifestWork
+		others := condition.Message
+		condition.Message = text.Message(strings.Join(waiting, "; "))
+		if others != "" {
+			condition.Message += ". Apart from these subjects: " + others
+		}
+	}
+	condition.ObservedGeneration, condition.LastTransitionTime = permission.Generation, metav1.NewTime(c.clock.Now())
+	return condition
+}
+
+// workCondition reports what has become of the work; nil is none, as it would have no manifests.
+func workCondition(work *workv1.ManifestWork, err error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: fleet.ConditionAppliedRBACManifestWork, Status: metav1.ConditionFalse, Reason: fleet.ReasonFailedRBACManifestWork,
-		ObservedGeneration: permission.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	}
 	if err != nil {
 		condition.Message = err.Error()
+	}
+	if err != nil || work == nil {
 		return condition
 	}
 	switch result := applied(work); result.Status {
@@ -155,8 +184,8 @@ func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission,
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonAppliedRBACManifestWork
 		condition.Message = fmt.Sprintf("The roles and bindings are on the cluster, by ManifestWork %s", work.Name)
 	case metav1.ConditionFalse:
-		condition.Message = fmt.Sprintf("The cluster has not all roles and bindings: %s; the status of ManifestWork %s says which", result.Message,
-			work.Name)
+		condition.Message = fmt.Sprintf("The cluster has not all roles and bindings: %s; the status of ManifestWork %s says which",
+			result.Message, work.Name)
 	default:
 		condition.Reason = fleet.ReasonProgressing
 		condition.Message = fmt.Sprintf("The agent of the cluster has not applied ManifestWork %s yet", work.Name)
@@ -164,37 +193,48 @@ func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission,
 	return condition
 }
 
-// apply writes the work with the roles and bindings of the permission.
-func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.ClusterPermission) (*workv1.ManifestWork, error) {
-	objects, err := render(permission, func(name string) (types.NamespacedName, error) { return c.account(ctx, permission.Namespace, name) })
-	if err != nil {
-		return nil, err
+// workOf returns the work with the name of the permission; nil if there is none.
+func (c *Controller) workOf(ctx context.Context, permission *permissionv1alpha1.ClusterPermission) (*workv1.ManifestWork, error) {
+	work, key := &workv1.ManifestWork{}, client.ObjectKeyFromObject(permission)
+	err := c.client.Get(ctx, key, work)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there may be none
 	}
-	manifests := make([]workv1.Manifest, 0, len(objects))
-	for _, object := range objects {
+	if err != nil {
+		return nil, fmt.Errorf("get ManifestWork %s: %w", key, err)
+	}
+	return work, nil
+}
+
+// apply writes the work with the roles and bindings of the permission. If there are none, as no binding has subjects, there is no work.
+func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.ClusterPermission, work *workv1.ManifestWork, all *rendered,
+) (*workv1.ManifestWork, error) {
+	manifests := make([]workv1.Manifest, 0, len(all.objects))
+	for _, object := range all.objects {
 		raw, err := json.Marshal(object)
 		if err != nil {
 			return nil, fmt.Errorf("write the manifests of ClusterPermission %s: %w", client.ObjectKeyFromObject(permission), err)
 		}
 		manifests = append(manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: raw}})
 	}
-	work := &workv1.ManifestWork{}
-	key := client.ObjectKeyFromObject(permission)
-	switch err := c.client.Get(ctx, key, work); {
-	case apierrors.IsNotFound(err):
-		return c.create(ctx, permission, manifests)
-	case err != nil:
-		return nil, fmt.Errorf("get ManifestWork %s: %w", key, err)
+	switch {
+	case work == nil && len(manifests) == 0:
+		return nil, nil //nolint:nilnil // there is nothing to bring to the cluster
+	case work == nil:
+		return c.create(ctx, permission, manifests, all.accountNamespace)
 	case !metav1.IsControlledBy(work, permission):
 		return nil, waits("the ManifestWork %s is there already, and is not of this ClusterPermission: delete it, or choose another name "+
 			"for the ClusterPermission", work.Name)
 	case !work.DeletionTimestamp.IsZero():
 		return work, nil // it is made again when it has gone, which is an event
-	case same(work.Spec.Workload.Manifests, manifests):
+	case len(manifests) == 0:
+		return nil, c.remove(ctx, work)
+	case same(work.Spec.Workload.Manifests, manifests) && work.Annotations[fleet.AnnotationAccountNamespace] == all.accountNamespace:
 		return work, nil
 	}
 	before := work.DeepCopy()
 	work.Spec.Workload.Manifests = manifests
+	noteAccountNamespace(work, all.accountNamespace)
 	if _, err := patch.Object(ctx, c.client, work, before); err != nil {
 		return nil, refusal(err)
 	}
@@ -202,16 +242,26 @@ func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.C
 }
 
 func (c *Controller) create(ctx context.Context, permission *permissionv1alpha1.ClusterPermission, manifests []workv1.Manifest,
-) (*workv1.ManifestWork, error) {
+	accountNamespace string) (*workv1.ManifestWork, error) {
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace: permission.Namespace, Name: permission.Name,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(permission, permissionv1alpha1.GroupVersion.WithKind(ownerKind))},
 	}}
 	work.Spec.Workload.Manifests = manifests
+	noteAccountNamespace(work, accountNamespace)
 	if err := c.client.Create(ctx, work); err != nil {
 		return nil, refusal(fmt.Errorf("create ManifestWork %s: %w", client.ObjectKeyFromObject(work), err))
 	}
 	return work, nil
+}
+
+// remove deletes a work, so that its roles and bindings go from the cluster: one without manifests is none to the API.
+func (c *Controller) remove(ctx context.Context, work *workv1.ManifestWork) error {
+	err := client.IgnoreNotFound(c.client.Delete(ctx, work, client.Preconditions{UID: &work.UID}))
+	if err != nil {
+		return refusal(fmt.Errorf("delete ManifestWork %s: %w", client.ObjectKeyFromObject(work), err))
+	}
+	return nil
 }
 
 // refusal returns an error of writing a work: one for users if the hub refuses the work.
@@ -230,8 +280,17 @@ func same(a, b []workv1.Manifest) bool {
 	})
 }
 
-// account returns where the service account of a ManagedServiceAccount is on its cluster.
-func (c *Controller) account(ctx context.Context, cluster, name string) (there types.NamespacedName, err error) {
+// noteAccountNamespace keeps where accounts are for the time that the add-on does not say. A work without accounts has nothing to keep.
+func noteAccountNamespace(work *workv1.ManifestWork, namespace string) {
+	if namespace == "" {
+		delete(work.Annotations, fleet.AnnotationAccountNamespace)
+		return
+	}
+	metav1.SetMetaDataAnnotation(&work.ObjectMeta, fleet.AnnotationAccountNamespace, namespace)
+}
+
+// account returns where the service account of a ManagedServiceAccount is on its cluster; with a waitError, where it was last by the work.
+func (c *Controller) account(ctx context.Context, cluster, name string, work *workv1.ManifestWork) (there types.NamespacedName, err error) {
 	key := client.ObjectKey{Namespace: cluster, Name: name}
 	if err := c.client.Get(ctx, key, &authenticationv1beta1.ManagedServiceAccount{}); apierrors.IsNotFound(err) {
 		return there, waits("there is no ManagedServiceAccount %s in namespace %s: create it", name, cluster)
@@ -240,9 +299,16 @@ func (c *Controller) account(ctx context.Context, cluster, name string) (there t
 	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err = c.client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: fleet.AddOnManagedServiceAccount}, addOn)
-	if apierrors.IsNotFound(err) || err == nil && addOn.Status.Namespace == "" {
-		return there, waits("the add-on %s is not enabled on cluster %s, so it is not known where the service account of the "+
-			"ManagedServiceAccount %s is: enable it", fleet.AddOnManagedServiceAccount, cluster, name)
+	if client.IgnoreNotFound(err) != nil {
+		return there, err
 	}
-	return types.NamespacedName{Namespace: addOn.Status.Namespace, Name: name}, err
+	there = types.NamespacedName{Namespace: addOn.Status.Namespace, Name: name}
+	if there.Namespace != "" {
+		return there, nil
+	}
+	if work != nil {
+		there.Namespace = work.Annotations[fleet.AnnotationAccountNamespace]
+	}
+	return there, waits("the add-on %s is not enabled on cluster %s, so it is not known where the service account of the "+
+		"ManagedServiceAccount %s is: enable it", fleet.AddOnManagedServiceAccount, cluster, name)
 }

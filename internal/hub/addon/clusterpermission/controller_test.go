@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,12 @@ func newHubThatRefuses(t *testing.T, reason func() error, objects ...client.Obje
 				}
 				return c.Patch(ctx, o, p, opts...)
 			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if err := reason(); err != nil {
+					return err
+				}
+				return c.Delete(ctx, o, opts...)
+			},
 		}).Build()
 	controller := clusterpermission.New(c, clusterpermission.Options{
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))})
@@ -111,11 +118,11 @@ func newHubThatRefuses(t *testing.T, reason func() error, objects ...client.Obje
 	}
 }
 
-// manifests returns what the work of the permission has, as kind, namespace/name, role and subjects.
+// manifests returns what the work of the permission has, if there is one, as kind, namespace/name, role and subjects.
 func manifests(t *testing.T, c client.Client) (all []string) {
 	t.Helper()
 	work := &workv1.ManifestWork{}
-	if err := c.Get(t.Context(), theKey, work); err != nil {
+	if err := c.Get(t.Context(), theKey, work); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	for _, manifest := range work.Spec.Workload.Manifests {
@@ -204,7 +211,7 @@ func TestApplied(t *testing.T) {
 	}
 }
 
-// A12: what cannot be done is a condition that says what to do, and no work is made.
+// A12: what cannot be done is a condition that says what to do, and no binding is made.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	other := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci-rights"}}
@@ -230,15 +237,104 @@ func TestWaits(t *testing.T) {
 				!strings.Contains(condition.Message, test.message) {
 				t.Errorf("%+v, want %q", condition, test.message)
 			}
-			work := &workv1.ManifestWork{}
-			if err := c.Get(t.Context(), theKey, work); err == nil && len(work.Spec.Workload.Manifests) > 0 {
-				t.Errorf("it was made: %+v", work.Spec)
+			for _, manifest := range manifests(t, c) {
+				if !strings.HasPrefix(manifest, "ClusterRole ") {
+					t.Errorf("it was made: %s", manifest)
+				}
 			}
 		})
 	}
 }
 
-// A12: what the hub refuses is said, of a new work as of a change, and tried again unless only another ClusterPermission can help.
+// A12: rights that are taken away go from the cluster, also those of an account that it cannot have, or while it has one that it cannot.
+// Accounts are where they were last while the add-on does not say where they are.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	const (
+		role    = "ClusterRole /ci-rights allows get pods"
+		binding = "ClusterRoleBinding /ci-rights of ClusterRole ci-rights"
+		ann     = binding + " to User /ann"
+		back    = "RoleBinding default/ci-rights of ClusterRole edit to ServiceAccount accounts/ci"
+	)
+	noAccount, noAddOn := "there is no ManagedServiceAccount ci", "managed-serviceaccount is not enabled on cluster c1"
+	deleted := func() client.Object { return account() }
+	disabled := func() client.Object { return enabled() }
+	unchanged := func(*permissionv1alpha1.ClusterPermissionSpec) {}
+	for name, test := range map[string]struct {
+		gone    func() client.Object
+		edit    func(*permissionv1alpha1.ClusterPermissionSpec)
+		want    []string
+		message string
+		others  bool
+	}{
+		"the account is deleted": {deleted, unchanged, []string{role, ann}, noAccount, true},
+		"the add-on is disabled": {disabled, unchanged, []string{role, binding + " to ServiceAccount accounts/ci to User /ann", back}, noAddOn,
+			true},
+		"and rules are taken out": {deleted, func(s *permissionv1alpha1.ClusterPermissionSpec) { s.ClusterRole.Rules = nil },
+			[]string{"ClusterRole /ci-rights", ann}, noAccount, true},
+		"and the user is taken out": {disabled, func(s *permissionv1alpha1.ClusterPermissionSpec) {
+			s.ClusterRoleBinding.Subjects = s.ClusterRoleBinding.Subjects[:1]
+		}, []string{role, binding + " to ServiceAccount accounts/ci", back}, noAddOn, true},
+		"and another user is put in": {disabled, func(s *permissionv1alpha1.ClusterPermissionSpec) {
+			s.ClusterRoleBinding.Subjects = append(s.ClusterRoleBinding.Subjects, rbacv1.Subject{Kind: "User", Name: "bob"})
+		}, []string{role, binding + " to ServiceAccount accounts/ci to User /ann to User /bob", back}, noAddOn, true},
+		"and the account gets another right, too": {disabled, func(s *permissionv1alpha1.ClusterPermissionSpec) {
+			s.RoleBindings = append(s.RoleBindings, permissionv1alpha1.RoleBinding{Namespace: "web", Subject: ci,
+				RoleRef: permissionv1alpha1.RoleRef{Kind: "ClusterRole", Name: "edit"}})
+		}, []string{role, binding + " to ServiceAccount accounts/ci to User /ann", back,
+			"RoleBinding web/ci-rights of ClusterRole edit to ServiceAccount accounts/ci"}, noAddOn, true},
+		"and no other is left": {deleted, func(s *permissionv1alpha1.ClusterPermissionSpec) {
+			s.ClusterRole, s.ClusterRoleBinding = nil, nil
+		}, nil, noAccount, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := bound(*ci, rbacv1.Subject{Kind: "User", Name: "ann"})
+			spec.RoleBindings = []permissionv1alpha1.RoleBinding{{Namespace: "default", Subject: ci,
+				RoleRef: permissionv1alpha1.RoleRef{Kind: "ClusterRole", Name: "edit"}}}
+			c, reconcile := newHub(t, account(), enabled(), permission(spec))
+			reconcile()
+			if all := manifests(t, c); !slices.Contains(all, back) {
+				t.Fatalf("%q lacks %q", all, back)
+			}
+			if err := c.Delete(t.Context(), test.gone()); err != nil {
+				t.Fatal(err)
+			}
+			now := &permissionv1alpha1.ClusterPermission{}
+			if err := c.Get(t.Context(), theKey, now); err != nil {
+				t.Fatal(err)
+			}
+			test.edit(&now.Spec)
+			if err := c.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			var condition metav1.Condition
+			for range 2 { // the second pass is about the work of the first
+				condition = reconcile()
+				if diff := cmp.Diff(test.want, manifests(t, c)); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if condition.Status != metav1.ConditionFalse || condition.Reason != "FailedRBACManifestWork" ||
+				!strings.Contains(condition.Message, "spec.roleBindings[0]: ") || !strings.Contains(condition.Message, test.message) ||
+				strings.Contains(condition.Message, "Apart from these subjects: ") != test.others {
+				t.Errorf("%+v, want %q", condition, test.message)
+			}
+			if err := c.Create(t.Context(), test.gone()); err != nil {
+				t.Fatal(err)
+			}
+			if condition := reconcile(); condition.Reason != "Progressing" {
+				t.Errorf("once it is back: %+v", condition)
+			}
+			if all := manifests(t, c); !slices.Contains(all, back) {
+				t.Errorf("once it is back: %q lacks %q", all, back)
+			}
+		})
+	}
+}
+
+// A12: what the hub refuses is said, of a new work as of a change or a deletion, and tried again unless only another ClusterPermission can
+// help.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	works := workv1.GroupVersion.WithResource("manifestworks").GroupResource()
@@ -287,6 +383,14 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			reason = test.err
+			expectRefusal()
+			if err := c.Get(t.Context(), theKey, now); err != nil {
+				t.Fatal(err)
+			}
+			now.Spec = permissionv1alpha1.ClusterPermissionSpec{}
+			if err := c.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
 			expectRefusal()
 		})
 	}
