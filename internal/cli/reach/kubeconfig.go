@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
@@ -156,11 +157,13 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 			return err
 		}
 	}
-	if err := checkReplaces(existing, config, file, f.merge); err != nil {
+	isFile := func(other string) bool { return hubapi.SameFile(other, file) }
+	keepUser := f.merge && slices.ContainsFunc(filepath.SplitList(source.File), isFile)
+	if err := checkReplaces(existing, config, file, hubUsers(existing, hub, keepUser), f.merge); err != nil {
 		return err
 	}
+	keepContexts(existing, config)
 	if f.merge {
-		keepUser := slices.ContainsFunc(filepath.SplitList(source.File), func(other string) bool { return hubapi.SameFile(other, file) })
 		for name := range config.Contexts {
 			existing = mergeKubeconfig(existing, config, hub, name, keepUser)
 		}
@@ -221,8 +224,26 @@ func loadKubeconfig(file string) (*clientcmdapi.Config, error) {
 	return existing, nil
 }
 
-// checkReplaces makes sure that nothing is lost that this command has not written.
-func checkReplaces(existing, config *clientcmdapi.Config, file string, merge bool) error {
+// hubUsers are the users for the hub in a file: those of its contexts that lead there and, if that is in it, the one of the context in use.
+func hubUsers(existing, hub *clientcmdapi.Config, inFile bool) (users []string) {
+	if existing == nil {
+		return nil
+	}
+	of := hub.Contexts[hub.CurrentContext]
+	if inFile {
+		users = append(users, of.AuthInfo)
+	}
+	for _, there := range existing.Contexts {
+		if cluster := existing.Clusters[there.Cluster]; cluster != nil && apiclient.SameServer(cluster.Server, hub.Clusters[of.Cluster].Server) {
+			users = append(users, there.AuthInfo)
+		}
+	}
+	return slices.DeleteFunc(users, func(name string) bool { return name == "" })
+}
+
+// checkReplaces makes sure that nothing is lost that this command has not written. It writes contexts with a cluster and a user of their
+// name, or with a user for the hub.
+func checkReplaces(existing, config *clientcmdapi.Config, file string, hubUsers []string, merge bool) error {
 	if existing == nil {
 		return nil
 	}
@@ -232,6 +253,11 @@ func checkReplaces(existing, config *clientcmdapi.Config, file string, merge boo
 		if replaced || cluster == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
 			return fmt.Errorf("%s has a context, cluster or user %q already, which leads elsewhere: choose another name with --context-name", file, name)
 		}
+		there := existing.Contexts[name]
+		if there != nil && (there.Cluster != name || there.AuthInfo != name && !slices.Contains(hubUsers, there.AuthInfo)) {
+			return fmt.Errorf("%s has a context %q already, with the cluster %q and the user %q, which are not those that this writes: choose "+
+				"another name with --context-name, or delete the context first", file, name, there.Cluster, there.AuthInfo)
+		}
 	}
 	for name := range existing.Contexts {
 		if !merge && config.Contexts[name] == nil {
@@ -239,6 +265,19 @@ func checkReplaces(existing, config *clientcmdapi.Config, file string, merge boo
 		}
 	}
 	return nil
+}
+
+// keepContexts has contexts that are there already keep all but their cluster and user, such as a namespace.
+func keepContexts(existing, config *clientcmdapi.Config) {
+	if existing == nil {
+		return
+	}
+	for name, written := range config.Contexts {
+		if kept := existing.Contexts[name].DeepCopy(); kept != nil {
+			kept.Cluster, kept.AuthInfo = written.Cluster, written.AuthInfo
+			config.Contexts[name] = kept
+		}
+	}
 }
 
 // mergeKubeconfig adds a context to those that are there. Where the user for the hub is in the same file, it is the user of the context, so

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
@@ -232,6 +233,86 @@ func TestKubeconfigMerge(t *testing.T) {
 	config, err = clientcmd.LoadFromFile(other)
 	if err != nil || len(config.Contexts) != 2 || config.CurrentContext != "cluster1" || config.AuthInfos["cluster2"].Token != "admin" {
 		t.Errorf("%v: %+v", err, config)
+	}
+}
+
+// CA-02: --merge renews the context that it has written for another user of the hub in the same file.
+func TestKubeconfigMergeForTwoUsers(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	config, err := clientcmd.LoadFromFile(h.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AuthInfos["second"] = config.AuthInfos["hub"].DeepCopy()
+	config.Contexts["second"] = &clientcmdapi.Context{Cluster: config.Contexts["hub"].Cluster, AuthInfo: "second"}
+	if err := clientcmd.WriteToFile(*config, h.File); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"hub", "second", "hub"} {
+		h.Run(t, "", "kubeconfig", "cluster1", "--merge", "--context", user).Succeeds(t)
+		config, err := clientcmd.LoadFromFile(h.File)
+		if err != nil || config.Contexts["cluster1"].AuthInfo != user || len(config.AuthInfos) != 2 {
+			t.Errorf("for %s, %v: %+v", user, err, config)
+		}
+	}
+}
+
+// CA-02: what has been changed in a kubeconfig since it was written stays, or is not written over.
+func TestKubeconfigOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  func(*clientcmdapi.Config)
+		command []string
+		refusal string
+	}{
+		"a namespace, merged": {func(c *clientcmdapi.Config) { c.Contexts["cluster1"].Namespace = "web" }, []string{"--merge"}, ""},
+		"a namespace":         {func(c *clientcmdapi.Config) { c.Contexts["cluster1"].Namespace = "web" }, nil, ""},
+		"another cluster": {func(c *clientcmdapi.Config) {
+			c.Clusters["dev"] = &clientcmdapi.Cluster{Server: "https://dev.example.com"}
+			c.Contexts["cluster1"].Cluster = "dev"
+		}, []string{"--merge"}, `with the cluster "dev" and the user "cluster1"`},
+		"another user": {func(c *clientcmdapi.Config) {
+			c.AuthInfos["me"] = &clientcmdapi.AuthInfo{Token: "mine"}
+			c.Contexts["cluster1"].AuthInfo = "me"
+		}, []string{"--merge"}, `with the cluster "cluster1" and the user "me"`},
+		"no user": {func(c *clientcmdapi.Config) { c.Contexts["cluster1"].AuthInfo = "" }, nil, `and the user ""`},
+		"another server": {func(c *clientcmdapi.Config) { c.Clusters["cluster1"].Server = "https://dev.example.com" }, []string{"--merge"},
+			"leads elsewhere"},
+		"a cluster that has gone": {func(c *clientcmdapi.Config) { delete(c.Clusters, "cluster1") }, []string{"--merge"}, "leads elsewhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHubWithClusters(t)
+			file := filepath.Join(t.TempDir(), "config")
+			command := append([]string{"kubeconfig", "cluster1", "-o", file}, test.command...)
+			h.Run(t, "", command...).Succeeds(t)
+			config, err := clientcmd.LoadFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.AuthInfos["cluster1"].Token = "old"
+			test.change(config)
+			if err := clientcmd.WriteToFile(*config, file); err != nil {
+				t.Fatal(err)
+			}
+			got := h.Run(t, "", command...)
+			token, namespace := "admin", config.Contexts["cluster1"].Namespace
+			if test.refusal == "" {
+				got.Succeeds(t)
+			} else {
+				got.Fails(t, test.refusal, "--context-name")
+				token = "old"
+			}
+			now, err := clientcmd.LoadFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if is := now.Contexts["cluster1"]; is.Namespace != namespace || is.Cluster != config.Contexts["cluster1"].Cluster ||
+				is.AuthInfo != config.Contexts["cluster1"].AuthInfo || now.AuthInfos["cluster1"].Token != token {
+				t.Errorf("%+v, with %+v", is, now.AuthInfos["cluster1"])
+			}
+		})
 	}
 }
 
