@@ -176,20 +176,29 @@ func (r *kubectlRun) withKubeconfig(command *cobra.Command, do func(ctx context.
 
 // startTokenProxy starts a local proxy that adds the token of the service account to requests.
 func (r *kubectlRun) startTokenProxy(ctx context.Context, server string) (*localProxy, error) {
-	ctx, cancel := r.Limited(ctx)
-	defer cancel()
-	secret, err := readSecret(ctx, r.hub, r.cluster, r.serviceAccount)
-	if err != nil {
-		return nil, fmt.Errorf("--sa: %w", err)
-	}
-	token := string(secret.Data[corev1.ServiceAccountTokenKey])
-	if token == "" {
-		return nil, fmt.Errorf("--sa: Secret %s of namespace %s has no token: see whether there is a ManagedServiceAccount of this name, "+
-			"and what its conditions say", secret.Name, secret.Namespace)
+	token := &accountToken{read: r.readToken, clock: r.Clock}
+	if _, err := token.get(ctx); err != nil {
+		return nil, err
 	}
 	// Its folder of caches would have one for each run.
 	r.env = append(r.env, "KUBECACHEDIR="+filepath.Join(r.folder, "cache"))
 	return startLocalProxy(r.hub, server, token)
+}
+
+// readToken reads the token of the service account, which is in a Secret on the hub.
+func (r *kubectlRun) readToken(ctx context.Context) (string, error) {
+	ctx, cancel := r.Limited(ctx)
+	defer cancel()
+	secret, err := readSecret(ctx, r.hub, r.cluster, r.serviceAccount)
+	if err != nil {
+		return "", fmt.Errorf("--sa: %w", err)
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token == "" {
+		return "", fmt.Errorf("--sa: Secret %s of namespace %s has no token: see whether there is a ManagedServiceAccount of this name, "+
+			"and what its conditions say", secret.Name, secret.Namespace)
+	}
+	return token, nil
 }
 
 func (r *kubectlRun) writeKubeconfig(config *clientcmdapi.Config) error {

@@ -15,7 +15,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
@@ -26,8 +25,8 @@ type localProxy struct {
 	url    string
 }
 
-// startLocalProxy has requests go to the address of a cluster with a token for it. It ends with close.
-func startLocalProxy(hub *hubapi.Hub, address, token string) (*localProxy, error) {
+// startLocalProxy has requests go to the address of a cluster with the token of an account there. It ends with close.
+func startLocalProxy(hub *hubapi.Hub, address string, token *accountToken) (*localProxy, error) {
 	transport, err := upgradableTransport(hub)
 	if err != nil {
 		return nil, err
@@ -42,13 +41,12 @@ func startLocalProxy(hub *hubapi.Hub, address, token string) (*localProxy, error
 	}
 	secret := "/" + rand.Text()
 	proxy := &httputil.ReverseProxy{
-		Transport:     transport,
+		Transport:     accountTransport{transport, token},
 		FlushInterval: -1, // watches and logs are read as they come
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Header.Del("Authorization") // the transport sends the credentials for the hub
-			r.Out.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+token)
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, fmt.Sprintf("the hub %s: %v", hub.Server, err), http.StatusBadGateway)

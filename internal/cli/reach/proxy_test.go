@@ -635,6 +635,43 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 		"Secret empty", "has no token", "ManagedServiceAccount")
 }
 
+// CA-43: a token that the cluster does not accept any more is read again for the next request.
+func TestKubectlWithRenewedToken(t *testing.T) {
+	fakeKubectl(t, `echo "$KUBECONFIG"; cat >/dev/null`)
+	h := clitest.NewHubWithClusters(t)
+	renew := func(token string) {
+		h.Put(t, "/api/v1/namespaces/cluster1/secrets/deployer", &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployer"},
+			Data: map[string][]byte{"token": []byte(token)},
+		})
+	}
+	renew("revoked")
+	h.Connect("cluster1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(fleet.HeaderClusterAuthorization) == "Bearer revoked" {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		answerHeaders(w, r)
+	}))
+	r := start(t, h, "proxy", "kubectl", "--cluster", "cluster1", "--sa", "deployer", "--", "get", "pods")
+	config, err := clientcmd.LoadFromFile(r.line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := config.Clusters["cluster1"].Server + "/api/v1/pods"
+	if got := get(t, pods); !strings.Contains(got, "Unauthorized") {
+		t.Errorf("with the old token: %s", got)
+	}
+	renew("renewed")
+	if got, want := get(t, pods), "GET /api/v1/pods Bearer admin, Bearer renewed"; got != want {
+		t.Errorf("the cluster got %q, want %q", got, want)
+	}
+	_ = r.input.Close()
+	if code := <-r.code; code != 0 {
+		t.Errorf("exit code %d: %s", code, r.errOut)
+	}
+}
+
 // answerHeaders answers with the path and the credentials of a request, and with what is sent to it after an upgrade.
 func answerHeaders(w http.ResponseWriter, r *http.Request) {
 	answer := fmt.Sprintf("%s %s %s, %s", r.Method, r.URL, strings.Join(r.Header.Values("Authorization"), ";"),
