@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,18 +77,32 @@ func (c *Cluster) Post(path string) *rest.Request {
 // Health is nil if the API server of the cluster says that it is healthy.
 func (c *Cluster) Health(ctx context.Context) error { return c.Get("/healthz").Do(ctx).Error() }
 
-// Resources are the resources of all groups, or those of the core group alone, which takes one small request.
-func (c *Cluster) Resources(ctx context.Context, coreOnly bool) ([]*metav1.APIResourceList, error) {
+// Resources are the resources of all groups, or those of the core group alone, which takes one small request. A group that does not answer
+// is no reason to do without the others: failed has the versions of those that do not.
+func (c *Cluster) Resources(ctx context.Context, coreOnly bool) (lists []*metav1.APIResourceList, failed []string, err error) {
 	if coreOnly {
 		core := &metav1.APIResourceList{GroupVersion: corev1.SchemeGroupVersion.String()}
 		err := c.Get("/api/v1").Do(ctx).Into(core)
-		return []*metav1.APIResourceList{core}, err
+		return []*metav1.APIResourceList{core}, nil, err
 	}
-	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
-	if groups, some := discovery.GroupDiscoveryFailedErrorGroups(err); some {
-		return lists, firstTooLarge(groups) // a group that does not answer is no reason to do without the others
+	_, lists, err = c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	groups, some := discovery.GroupDiscoveryFailedErrorGroups(err)
+	switch {
+	case some && ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case some:
+		return lists, versionsOf(groups), firstTooLarge(groups)
 	}
-	return lists, err
+	return lists, nil, err
+}
+
+// versionsOf are the versions of groups in the order of their names.
+func versionsOf(groups map[schema.GroupVersion]error) (versions []string) {
+	for version := range groups {
+		versions = append(versions, version.String())
+	}
+	slices.Sort(versions)
+	return versions
 }
 
 // firstTooLarge is the error of a group whose response is not read to its end; nil if there is none.
@@ -153,8 +168,10 @@ func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 			Message: "forbidden: " + message,
 			Next:    "Ask an administrator of the hub for the right to use managedclusters/proxy of this cluster.",
 		}
-	case apierrors.IsServiceUnavailable(err):
+	case isAboutCluster(status) && apierrors.IsServiceUnavailable(err):
 		return Problem{Message: "not connected: " + message, Next: "\"capstan proxy health\" shows which clusters are."}
+	case apierrors.IsServiceUnavailable(err):
+		return Problem{Message: "unavailable: " + message, Connected: true}
 	case apierrors.IsForbidden(err):
 		return Problem{Message: "forbidden: " + message, Connected: true}
 	case status.Status().Code == http.StatusGatewayTimeout:
@@ -163,7 +180,8 @@ func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 	return Problem{Message: message, Connected: true}
 }
 
-// isAboutCluster distinguishes a Status that the hub wrote from one of the cluster itself, which has no ManagedClusters, if it is no hub.
+// isAboutCluster distinguishes a Status that the hub or the agent wrote from one of the cluster itself, which has no ManagedClusters, if it
+// is no hub.
 func isAboutCluster(status apierrors.APIStatus) bool {
 	details := status.Status().Details
 	return details != nil && details.Kind == fleet.ResourceManagedClusters &&

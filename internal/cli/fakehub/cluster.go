@@ -32,7 +32,8 @@ func (h *Hub) proxy(w http.ResponseWriter, r *http.Request) bool {
 	case api != nil:
 		api.ServeHTTP(w, r)
 	case there:
-		writeStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "cluster "+cluster+" has no tunnel", "")
+		message := "cluster " + cluster + " has no tunnel"
+		writeClusterStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, cluster, message)
 	default:
 		RefuseCluster(http.StatusNotFound, metav1.StatusReasonNotFound, cluster)(w, r)
 	}
@@ -42,12 +43,16 @@ func (h *Hub) proxy(w http.ResponseWriter, r *http.Request) bool {
 // RefuseCluster is what the hub answers about a cluster itself.
 func RefuseCluster(code int, reason metav1.StatusReason, cluster string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, code, metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-			Code: int32(code), Reason: reason, Message: fmt.Sprintf("managedclusters %q: %s", cluster, reason), //nolint:gosec // three digits
-			Details: &metav1.StatusDetails{Name: cluster, Group: "cluster.open-cluster-management.io", Kind: "managedclusters"},
-		})
+		writeClusterStatus(w, code, reason, cluster, fmt.Sprintf("managedclusters %q: %s", cluster, reason))
 	}
+}
+
+func writeClusterStatus(w http.ResponseWriter, code int, reason metav1.StatusReason, cluster, message string) {
+	writeJSON(w, code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: message, //nolint:gosec // three digits
+		Details: &metav1.StatusDetails{Name: cluster, Group: "cluster.open-cluster-management.io", Kind: "managedclusters"},
+	})
 }
 
 // Collection is the objects of one resource of a cluster.

@@ -112,7 +112,7 @@ func (p *Page) addTable(r *response, withNamespace bool) {
 			row = append(row, r.Rows[i].Object.Metadata.Namespace)
 		}
 		for _, cell := range r.Rows[i].Cells {
-			row = append(row, text(cell))
+			row = append(row, cellText(cell))
 		}
 		p.Rows = append(p.Rows, row)
 	}
@@ -124,7 +124,7 @@ func (p *Page) addColumns(withNamespace bool) {
 	}
 }
 
-func text(cell any) string {
+func cellText(cell any) string {
 	if cell == nil {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/cli/clusterapi"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 const (
@@ -165,9 +166,10 @@ func (r *reader) pages(ctx context.Context, resource Resource) error {
 // Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people read is in
 // the core group, which is one small response. The cluster has the time for each response.
 func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, *clusterapi.Problem) {
+	message := fmt.Sprintf("no such resource: it serves no %q", word)
 	for _, coreOnly := range []bool{true, false} {
 		limited, cancel := context.WithTimeout(ctx, timeout)
-		lists, err := cluster.Resources(limited, coreOnly)
+		lists, failed, err := cluster.Resources(limited, coreOnly)
 		cancel()
 		if err != nil {
 			problem := cluster.Diagnose(err, timeout)
@@ -176,8 +178,11 @@ func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string
 		if resource, found := find(lists, word, verb); found {
 			return resource, nil
 		}
+		if len(failed) > 0 {
+			message += ", unless an API group does that does not answer: " + text.FirstFew(failed)
+		}
 	}
-	return Resource{}, &clusterapi.Problem{Message: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
+	return Resource{}, &clusterapi.Problem{Message: message, Connected: true}
 }
 
 // page reads a page, and returns the token of the next one; an empty token is that of the first, and says that there is no next.

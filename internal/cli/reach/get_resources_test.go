@@ -105,6 +105,42 @@ func TestGetResourcesAsList(t *testing.T) {
 	}
 }
 
+// CA-02: a cluster that says itself that it is unavailable is connected, and a group that does not answer may have what is looked for.
+func TestGetResourcesOfUnavailableAPIs(t *testing.T) {
+	t.Parallel()
+	const notReady = "the API server starts"
+	refuse := fakehub.Refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, notReady)
+	plain := func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+	}
+	for name, test := range map[string]struct {
+		path     string
+		answer   http.HandlerFunc
+		resource string
+		want     string
+	}{
+		"the API server": {"/api/v1", refuse, "pods", "cluster1: unavailable: " + notReady},
+		"a resource":     {"/api/v1/namespaces/default/pods", refuse, "pods", "cluster1: unavailable: " + notReady},
+		"one behind it":  {"/apis/apps/v1/namespaces/default/deployments", plain, "deploy", "cluster1: unavailable: the server is currently unable"},
+		"all groups":     {"/apis", refuse, "deploy", "cluster1: unavailable: the server is currently unable"},
+		"the group":      {"/apis/apps/v1", plain, "deploy", `serves no "deploy", unless an API group does that does not answer: apps/v1`},
+		"another group":  {"/apis/apps/v1", plain, "things", `serves no "things", unless an API group does that does not answer: apps/v1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHubWithPods(t)
+			api := podsOf("a")
+			api.Handlers[test.path] = test.answer
+			h.Connect("cluster1", api)
+			got := h.Run(t, "", "get", test.resource, "--clusters", "cluster1")
+			got.Fails(t, test.want)
+			if strings.Contains(got.ErrOut, "not connected") {
+				t.Errorf("it says\n%s", got.ErrOut)
+			}
+		})
+	}
+}
+
 // CA-02: clusters that do not answer are listed, with the reason of each, and the others are printed.
 func TestGetResourcesPartly(t *testing.T) {
 	t.Parallel()
@@ -388,12 +424,13 @@ func TestGetResourcesWatchesAgain(t *testing.T) {
 	refuse := func(code int, reason metav1.StatusReason) http.HandlerFunc {
 		return fakehub.Refuse(code, reason, "no tunnel")
 	}
+	unreached := fakehub.RefuseCluster(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "cluster1")
 	watches := []struct {
 		version string // from which it is to go on
 		answer  http.HandlerFunc
 	}{
 		{"1", lose},
-		{"7", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
+		{"7", unreached},
 		{"7", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{"7", refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)},
 		{"7", send(event("back", "8"), `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}`)},
@@ -429,7 +466,7 @@ func TestGetResourcesWatchesAgain(t *testing.T) {
 		t.Errorf("the rows are those of %v, want %s", rows, want)
 	}
 	const away = "cluster1: not watched for now, which is tried again: "
-	want := []string{away + "not connected: no tunnel", "cluster1: watched again",
+	want := []string{away + `not connected: managedclusters "cluster1": ServiceUnavailable`, "cluster1: watched again",
 		"cluster1: what has changed in between is not known any more: all its rows follow",
 		away + "the cluster ends watches before their first event", "cluster1: watched again", "cluster1: no longer watched: forbidden: no tunnel"}
 	if got := strings.Split(r.errOut.String(), "\n"); !slices.Equal(got[:min(len(got), len(want))], want) {

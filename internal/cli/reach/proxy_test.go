@@ -478,9 +478,6 @@ func TestPodCommandsStayOnTheCluster(t *testing.T) {
 func TestKubectlWithoutCluster(t *testing.T) {
 	fakeKubectl(t, "echo 'the server is unable' >&2; exit 1")
 	h := clitest.NewHubWithClusters(t)
-	unhealthy := podsOf()
-	unhealthy.Handlers["/healthz"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
-	h.Connect("cluster1", unhealthy)
 	h.Connect("cluster2", fakehub.RefuseCluster(http.StatusForbidden, metav1.StatusReasonForbidden, "cluster2"))
 	for cluster, says := range map[string][]string{
 		"idle":     {"cluster idle: not connected: cluster idle has no tunnel", "capstan proxy health"},
@@ -493,8 +490,15 @@ func TestKubectlWithoutCluster(t *testing.T) {
 			t.Errorf("kubectl ran: %s", got.ErrOut)
 		}
 	}
-	if got := h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods"); got.ErrOut != "the server is unable\n" || got.Code != 1 {
-		t.Errorf("%+v", got)
+	for code, reason := range map[int]metav1.StatusReason{
+		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	} {
+		unhealthy := podsOf()
+		unhealthy.Handlers["/healthz"] = fakehub.Refuse(code, reason, "no")
+		h.Connect("cluster1", unhealthy)
+		if got := h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods"); got.ErrOut != "the server is unable\n" || got.Code != 1 {
+			t.Errorf("after %s: %+v", reason, got)
+		}
 	}
 	t.Setenv("PATH", t.TempDir())
 	h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods").Fails(t, "kubectl is not in PATH: install it", "capstan get RESOURCE --clusters cluster1")

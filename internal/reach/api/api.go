@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -60,6 +61,14 @@ func Attach(version schema.GroupVersion) string {
 		return fleet.SubresourceAttach
 	}
 	return fleet.SubresourceTunnel
+}
+
+// Unreached is the answer to a request that does not reach the API server of a cluster. Its details tell clients that the hub or the agent
+// of the cluster writes it: API servers of clusters answer 503, too, as do those behind them.
+func Unreached(cluster, message string) error {
+	err := apierrors.NewServiceUnavailable(message)
+	err.ErrStatus.Details = &metav1.StatusDetails{Group: Standalone.Group, Kind: fleet.ResourceManagedClusters, Name: cluster}
+	return err
 }
 
 // Impersonates reports whether a request asks an API server to take it for one of somebody else than whom its credential is of.

@@ -19,6 +19,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
 // startTimeout is how long an agent waits for a hub that has just started to know its clusters. Then it is told to try again.
@@ -125,26 +126,26 @@ func (c *clusters) allow(ctx context.Context, name string) error {
 	select {
 	case <-c.synced:
 	default:
-		return apierrors.NewServiceUnavailable("the hub has just started and does not know its clusters yet; try again in a second")
+		return refuse(name, "the hub has just started and does not know its clusters yet; try again in a second")
 	}
 	managed := &clusterv1.ManagedCluster{}
 	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, managed); err != nil {
 		return c.notFound(name, err)
 	}
 	if !managed.Spec.HubAcceptsClient || managed.DeletionTimestamp != nil {
-		return refuse("cluster %s is not accepted or is being deleted, and is not reached through the hub", name)
+		return refuse(name, "cluster %s is not accepted or is being deleted, and is not reached through the hub", name)
 	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := c.reader.Get(ctx, client.ObjectKey{Namespace: name, Name: fleet.AddOnClusterProxy}, addOn)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && addOn.DeletionTimestamp != nil:
-		return refuse("cluster %s does not have the add-on %s, which lets users of the hub in; enable it with: capstan addon enable --names %s --clusters %s",
-			name, fleet.AddOnClusterProxy, fleet.AddOnClusterProxy, name)
+		return refuse(name, "cluster %s does not have the add-on %s, which lets users of the hub in; enable it with: "+
+			"capstan addon enable --names %s --clusters %s", name, fleet.AddOnClusterProxy, fleet.AddOnClusterProxy, name)
 	case err != nil:
 		return err
 	case !fleet.IsBuiltIn(addOn):
-		return refuse("the add-on %s of cluster %s is not the one that the hub has built in; its ClusterManagementAddOn does not have the annotation %s=%s",
-			fleet.AddOnClusterProxy, name, fleet.AnnotationBuiltIn, fleet.LabelTrue)
+		return refuse(name, "the add-on %s of cluster %s is not the one that the hub has built in; its ClusterManagementAddOn does not have the "+
+			"annotation %s=%s", fleet.AddOnClusterProxy, name, fleet.AnnotationBuiltIn, fleet.LabelTrue)
 	}
 	return nil
 }
@@ -156,8 +157,8 @@ func (c *clusters) notFound(name string, err error) error {
 	return err
 }
 
-func refuse(format string, args ...any) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
+func refuse(name, format string, args ...any) error {
+	return api.Unreached(name, fmt.Sprintf(format, args...))
 }
 
 // explain says why a request does not reach a cluster, as a client of the API reads it. If it has ended with the right or the credential of
@@ -172,7 +173,7 @@ func (c *clusters) explain(ctx context.Context, name string, cause error) error 
 	}
 	var notConnected *NotConnectedError
 	if errors.As(cause, &notConnected) {
-		return refuse("%v; kubectl describe managedclusteraddon -n %s %s says more", cause, name, fleet.AddOnClusterProxy)
+		return refuse(name, "%v; kubectl describe managedclusteraddon -n %s %s says more", cause, name, fleet.AddOnClusterProxy)
 	}
-	return refuse("the tunnel to cluster %s: %v", name, cause)
+	return refuse(name, "the tunnel to cluster %s: %v", name, cause)
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,7 +103,7 @@ func parseExposed(configMap *corev1.ConfigMap) (all access.Exposed, err error) {
 func (e *exposed) check(service *access.Service) error {
 	current := e.current.Load()
 	if current == nil {
-		return refuse("the hub has just started and does not know yet which services it exposes; try again in a second")
+		return apierrors.NewServiceUnavailable("the hub has just started and does not know yet which services it exposes; try again in a second")
 	}
 	if current.Allow(service) {
 		return nil

@@ -235,6 +235,7 @@ func TestTunnels(t *testing.T) {
 	s.cut("c1")
 	<-last.Done()
 	awaitAnswer(t, hub, "c1/proxy/", "cluster c1 is not connected")
+	awaitAnswer(t, hub, "c1/proxy/", `"details":{"name":"c1","group":"cluster.open-cluster-management.io","kind":"managedclusters"}`)
 	for name, want := range map[string]string{
 		"disabled": "capstan addon enable --names cluster-proxy --clusters disabled", "other": "is not the one that the hub has built in",
 		"denied": "is not accepted", "none": "not found",

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
@@ -220,7 +221,7 @@ func (h *apiHandler) proxy(to transports, r *http.Request, identify func(http.He
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			writeError(w, orNotAllowed(r.Context(),
-				apierrors.NewServiceUnavailable(fmt.Sprintf("the agent does not reach the API server of its cluster: %v", err))))
+				api.Unreached("", fmt.Sprintf("the agent does not reach the API server of its cluster: %v", err))))
 		},
 	}
 }

@@ -91,6 +91,18 @@ func get(t *testing.T, server *httptest.Server, path string, header http.Header)
 	return response.StatusCode, string(body)
 }
 
+// CP-09: the agent says itself that it does not reach the API server, which no API server of a cluster says of its managedclusters.
+func TestServerIsNotReached(t *testing.T) {
+	t.Parallel()
+	cluster, config := apiServerOf(t)
+	cluster.Close()
+	code, body := get(t, start(t, config, nil), "/version", http.Header{access.HeaderUser: {"alice"}})
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "the agent does not reach the API server of its cluster") ||
+		!strings.Contains(body, `"details":{"group":"cluster.open-cluster-management.io","kind":"managedclusters"}`) {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
 // CP-09: a request is one of the user of the hub, under another name and with the agent's credential, or of who has a credential of the
 // cluster.
 func TestIdentity(t *testing.T) {

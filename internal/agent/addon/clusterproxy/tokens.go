@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc"
 	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
@@ -85,11 +86,19 @@ func (t *tokens) known(ctx context.Context, token string, ttl time.Duration) (bo
 	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := t.reviews.Create(ctx, request, metav1.CreateOptions{})
 	if err != nil {
-		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent cannot ask the API server of its cluster whose token this is: %v",
-			err))
+		return false, unreviewed(err)
 	}
 	if ttl > 0 {
 		t.own.Add(key, review.Status.Authenticated, ttl)
 	}
 	return review.Status.Authenticated, nil
+}
+
+// unreviewed says why the API server does not review a token: it is not reached, or answers that it does not.
+func unreviewed(err error) error {
+	message := fmt.Sprintf("the agent cannot ask the API server of its cluster whose token this is: %v", err)
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return apierrors.NewServiceUnavailable(message)
+	}
+	return api.Unreached("", message)
 }

@@ -2,6 +2,7 @@ package clusterproxy
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -118,6 +120,41 @@ func TestOIDCIssuerIsTakenBack(t *testing.T) {
 	allowed.set(hubAccess(map[string]string{keyRules: "[{}]"}))
 	if w := <-answered; w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "does not trust the issuer any more") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// CP-09: an API server that cannot be asked whose a token is may be one that the agent does not reach; one that refuses is reached.
+func TestServerDoesNotReviewTokens(t *testing.T) {
+	t.Parallel()
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		reviews := authenticationv1.SchemeGroupVersion.WithResource("tokenreviews").GroupResource()
+		refusal := apierrors.NewForbidden(reviews, "", errors.New("no right")).Status()
+		w.WriteHeader(int(refusal.Code))
+		_ = json.NewEncoder(w).Encode(refusal)
+	}
+	for name, test := range map[string]struct {
+		away      bool
+		unreached bool
+	}{
+		"it does not answer": {true, true},
+		"it refuses":         {false, false},
+	} {
+		issuer := oidctest.Start(t)
+		cluster := httptest.NewTLSServer(http.HandlerFunc(refuse))
+		t.Cleanup(cluster.Close)
+		config := &rest.Config{Host: cluster.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(cluster)}}
+		if test.away {
+			cluster.Close()
+		}
+		server := start(t, config, hubAccess(map[string]string{keyRules: "[{}]", keyOIDC: issuer.Config(""), keyOIDCCA: string(issuer.CA())}))
+		code, body := get(t, server, "/version", http.Header{access.HeaderUser: {"alice"},
+			fleet.HeaderClusterAuthorization: {"Bearer " + issuer.Token(t, issuer.Claims("alice", nil))}})
+		marked := strings.Contains(body, `"details":{"group":"cluster.open-cluster-management.io","kind":"managedclusters"}`)
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, "cannot ask the API server of its cluster whose token this is") ||
+			marked != test.unreached {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
 	}
 }
 
