@@ -150,25 +150,16 @@ which files the hub needs besides. FILE "-" is the standard input.`,
 	return command
 }
 
-func checkBackup(ctx context.Context, out io.Writer, file string, passphrase passphraseFile, format string) (err error) {
+func checkBackup(ctx context.Context, out io.Writer, file string, passphrase passphraseFile, format string) error {
 	content, err := openBackup(file, passphrase)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	dir, err := os.MkdirTemp("", "capstan-backup-") // for its owner alone
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
-	description, err := backup.Extract(ctx, content, dir, progress)
-	if err != nil {
-		return err
-	}
-	contents, err := backup.ReadContents(ctx, dir, description, progress)
+	description, contents, err := backup.Check(ctx, content, progress)
 	if err != nil {
 		return err
 	}

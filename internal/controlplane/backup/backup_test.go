@@ -340,17 +340,12 @@ func TestRestore(t *testing.T) {
 	s.Snapshot = func() Snapshot { return server.Snapshot() }
 	whole := written(t, s)
 
-	extracted := t.TempDir()
 	progress := &Progress{}
-	description, err := Extract(t.Context(), bytes.NewReader(whole), extracted, progress)
+	_, contents, err := Check(t.Context(), bytes.NewReader(whole), progress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	contents, err := ReadContents(t.Context(), extracted, description, progress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := progress.String(), "counting objects in revisions, 5 so far"; got != want {
+	if got, want := progress.String(), "checking the storage"; got != want {
 		t.Errorf("the progress is %q, want %q", got, want)
 	}
 	if contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||

@@ -1,10 +1,15 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"path/filepath"
+	"io"
+	"os"
+	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -21,48 +26,140 @@ type Contents struct {
 	Objects map[string]int `json:"objects"`
 }
 
-// ReadContents reads the database of a backup that was extracted to a folder, unless ctx ends first.
-func ReadContents(ctx context.Context, dir string, d *Description, progress *Progress) (*Contents, error) {
-	db, err := bbolt.Open(filepath.Join(dir, storageFile), 0o400, &bbolt.Options{ReadOnly: true})
+// Check reads a backup to its end and checks it, with the storage in it, unless ctx ends first. It keeps nothing of it.
+func Check(ctx context.Context, r io.Reader, progress *Progress) (*Description, *Contents, error) {
+	database, err := newUnnamedFile()
 	if err != nil {
-		return nil, fmt.Errorf("open the storage of the backup: %w", err)
+		return nil, nil, err
+	}
+	defer database.Close()
+	description, err := Read(ctx, r, progress, func(name string, content io.Reader) error {
+		if name != storageFile {
+			return nil
+		}
+		_, err := io.Copy(database, content)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	contents, err := readContents(ctx, database, description.Prefix, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	return description, contents, nil
+}
+
+// newUnnamedFile makes a file in the folder for temporary files, without a name there: however the process ends, it leaves no Secrets.
+func newUnnamedFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "capstan-backup-") // for its owner alone
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// readContents checks the database of a backup and counts what is in it, unless ctx ends first. It closes the file.
+func readContents(ctx context.Context, database *os.File, prefix string, progress *Progress) (*Contents, error) {
+	contents := &Contents{Objects: map[string]int{}}
+	if err := contents.read(ctx, database, prefix, progress); err != nil {
+		return nil, fmt.Errorf("read the storage of the backup: %w", err)
+	}
+	return contents, nil
+}
+
+func (c *Contents) read(ctx context.Context, database *os.File, prefix string, progress *Progress) (err error) {
+	// bbolt panics at a page that is none, and follows the references in pages to wherever they lead, also beyond the file.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("it is damaged: %v", reason)
+		}
+	}()
+	db, err := bbolt.Open(database.Name(), 0, &bbolt.Options{ReadOnly: true, OpenFile: func(string, int, os.FileMode) (*os.File, error) {
+		return database, nil
+	}})
+	if err != nil {
+		return err
 	}
 	defer db.Close()
-	contents, alive := &Contents{Objects: map[string]int{}}, map[string]bool{}
-	err = db.View(func(tx *bbolt.Tx) error {
+	return db.View(func(tx *bbolt.Tx) error {
+		if err := c.count(ctx, tx, prefix, progress.counting("counting objects in revisions")); err != nil {
+			return err
+		}
 		progress.doing("checking the storage")
-		for problem := range tx.Check() {
-			return problem
-		}
-		bucket := tx.Bucket(schema.Key.Name())
-		if bucket == nil {
-			return fmt.Errorf("there is no bucket %q", schema.Key.Name())
-		}
-		read := progress.counting("counting objects in revisions")
+		return checkPages(tx)
+	})
+}
+
+// count counts the objects as of the last revision, and checks all buckets meanwhile.
+func (c *Contents) count(ctx context.Context, tx *bbolt.Tx, prefix string, read *atomic.Int64) error {
+	if tx.Bucket(schema.Key.Name()) == nil {
+		return fmt.Errorf("there is no bucket %q", schema.Key.Name())
+	}
+	alive := map[string]bool{}
+	err := tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 		// In the order of revisions.
-		return bucket.ForEach(func(revision, value []byte) error {
-			if err := ctx.Err(); err != nil {
-				return err
+		return forEachFound(ctx, name, bucket, func(revision, value []byte) error {
+			if !bytes.Equal(name, schema.Key.Name()) {
+				return nil
 			}
 			read.Add(1)
 			var kv mvccpb.KeyValue
 			if err := proto.Unmarshal(value, &kv); err != nil {
-				return err
+				return fmt.Errorf("it is damaged: %w", err)
 			}
-			contents.Revision = mvcc.BytesToRev(revision).Main
+			c.Revision = mvcc.BytesToRev(revision).Main
 			alive[string(kv.Key)] = !mvcc.IsTombstone(revision)
 			return nil
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the storage of the backup: %w", err)
+		return err
 	}
 	for key, is := range alive {
-		if resource := resourceOf(key, d.Prefix); is && resource != "" {
-			contents.Objects[resource]++
+		if resource := resourceOf(key, prefix); is && resource != "" {
+			c.Objects[resource]++
 		}
 	}
-	return contents, nil
+	return nil
+}
+
+// forEachFound hands on the keys and values of a bucket, and fails at one that is out of order or not found by its key.
+func forEachFound(ctx context.Context, name []byte, bucket *bbolt.Bucket, do func(key, value []byte) error) error {
+	lookup := bucket.Cursor()
+	var last []byte
+	return bucket.ForEach(func(key, value []byte) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if last != nil && bytes.Compare(last, key) >= 0 {
+			return fmt.Errorf("it is damaged: keys in bucket %q are out of order", name)
+		}
+		last = key
+		if found, _ := lookup.Seek(key); !bytes.Equal(found, key) {
+			return fmt.Errorf("it is damaged: in bucket %q, keys are not found where they are", name)
+		}
+		return do(key, value)
+	})
+}
+
+// checkPages has bbolt check its pages, which it does in goroutines of its own: a page at which it panics there ends the process, and is to
+// be found before. They use the database until they have told all problems, of which the first is returned.
+func checkPages(tx *bbolt.Tx) error {
+	var first error
+	for problem := range tx.Check() {
+		if first == nil {
+			first = fmt.Errorf("it is damaged: %w", problem)
+		}
+	}
+	return first
 }
 
 // resourceOf is the resource of a key: PREFIX/GROUP/RESOURCE/… or, of what is built into Kubernetes, PREFIX/RESOURCE/….

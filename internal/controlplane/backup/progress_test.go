@@ -31,4 +31,8 @@ func TestProgress(t *testing.T) {
 	if got, want := progress.String(), "reading, 3.0 of 3.0 MB"; got != want {
 		t.Errorf("at the end, it says %q, want %q", got, want)
 	}
+	progress.counting("counting objects in revisions").Add(5)
+	if got, want := progress.String(), "counting objects in revisions, 5 so far"; got != want {
+		t.Errorf("after five, it says %q, want %q", got, want)
+	}
 }

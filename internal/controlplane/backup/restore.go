@@ -67,7 +67,7 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	description, err := Extract(ctx, r, staging, to.Progress)
+	description, err := extract(ctx, r, staging, to.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +212,8 @@ func isEmpty(folder string) error {
 	return nil
 }
 
-// Extract checks a backup, and puts its files below a folder, which it removes if ctx ends first.
-func Extract(ctx context.Context, r io.Reader, dir string, progress *Progress) (*Description, error) {
+// extract checks a backup, and puts its files below a folder, which it removes if ctx ends first.
+func extract(ctx context.Context, r io.Reader, dir string, progress *Progress) (*Description, error) {
 	// At once, also if it waits for its input and is killed then: the files have the keys of the hub.
 	stop := context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
 	description, err := Read(ctx, r, progress, func(name string, content io.Reader) error {

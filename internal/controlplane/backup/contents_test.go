@@ -1,0 +1,131 @@
+package backup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+)
+
+// newStorage is the database of an etcd with a tree of pages.
+func newStorage(t *testing.T, options *bbolt.Options) []byte {
+	t.Helper()
+	db, err := bbolt.Open(filepath.Join(t.TempDir(), "db"), 0o600, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var content bytes.Buffer
+	err = errors.Join(db.Update(putRevisions), db.View(func(tx *bbolt.Tx) error {
+		_, err := tx.WriteTo(&content)
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+func putRevisions(tx *bbolt.Tx) error {
+	bucket, err := tx.CreateBucket(schema.Key.Name())
+	if err != nil {
+		return err
+	}
+	for i := range int64(1000) {
+		value, err := proto.Marshal(&mvccpb.KeyValue{Key: fmt.Appendf(nil, "/registry/secrets/a/%d", i), Value: make([]byte, 100)})
+		if err != nil {
+			return err
+		}
+		if err := bucket.Put(mvcc.RevToBytes(mvcc.Revision{Main: i + 1}, mvcc.NewRevBytes()), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The kinds of pages, and the size of the header of a page and of an element, which has its key and value at an offset from itself.
+const (
+	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
+	headerSize, elementSize            = 16, 16
+)
+
+func elementsOf(page []byte) int { return int(binary.NativeEndian.Uint16(page[10:])) }
+
+// keyAt is an element from its key on, whose offset is at some bytes from the start of the element.
+func keyAt(page []byte, element, offset int) []byte {
+	start := headerSize + element*elementSize
+	return page[start+int(binary.NativeEndian.Uint32(page[start+offset:])):]
+}
+
+// pagesOf are the pages of a kind with two elements or more.
+func pagesOf(content []byte, kind byte) (pages [][]byte) {
+	for page := range slices.Chunk(content, os.Getpagesize()) {
+		if page[8] == kind && elementsOf(page) > 1 {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
+
+// A damaged storage is found, whatever bbolt makes of it, and its check leaves no file.
+func TestDamagedStorage(t *testing.T) {
+	asEtcd := &bbolt.Options{NoFreelistSync: true}
+	for name, test := range map[string]struct {
+		options *bbolt.Options
+		kind    byte
+		damage  func(page []byte)
+	}{
+		"leaf pages are zeros":       {asEtcd, leafPage, func(page []byte) { clear(page) }},
+		"branch pages are zeros":     {asEtcd, branchPage, func(page []byte) { clear(page) }},
+		"leaf pages are others":      {asEtcd, leafPage, func(page []byte) { page[0]++ }},
+		"leaf pages are of no type":  {asEtcd, leafPage, func(page []byte) { page[8] = 0x40 }},
+		"pages are beyond the file":  {asEtcd, branchPage, func(page []byte) { binary.NativeEndian.PutUint64(page[headerSize+8:], 1<<20) }},
+		"keys are beyond the file":   {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint32(page[headerSize+4:], 1<<30) }},
+		"keys are out of order":      {asEtcd, leafPage, func(page []byte) { keyAt(page, 0, 4)[0] = 0x7f }},
+		"revisions are no objects":   {asEtcd, leafPage, func(page []byte) { copy(keyAt(page, 1, 4)[17:], bytes.Repeat([]byte{0xff}, 20)) }},
+		"revisions have other names": {asEtcd, leafPage, func(page []byte) { keyAt(page, 1, 4)[8] = '-' }},
+		"branches lead elsewhere": {asEtcd, branchPage, func(page []byte) {
+			for element := 1; element < elementsOf(page); element++ {
+				keyAt(page, element, 0)[0] = 0x7f
+			}
+		}},
+		// There are several problems: another page is neither free nor in use then.
+		"a page in use is free": {&bbolt.Options{}, freelistPage, func(page []byte) {
+			binary.NativeEndian.PutUint64(page[headerSize+8:], 6)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, content, temporary := newSource(t), newStorage(t, test.options), t.TempDir()
+			t.Setenv("TMPDIR", temporary)
+			s.Snapshot = func() Snapshot { return database(content) }
+			if _, contents, err := Check(t.Context(), bytes.NewReader(written(t, s)), nil); err != nil || contents.Objects["secrets"] != 1000 {
+				t.Fatalf("before it is damaged, there are %+v, %v", contents, err)
+			}
+			damaged := pagesOf(content, test.kind)
+			if len(damaged) == 0 {
+				t.Fatal("the storage has no such page")
+			}
+			for _, page := range damaged {
+				test.damage(page)
+			}
+			_, _, err := Check(t.Context(), bytes.NewReader(written(t, s)), nil)
+			if want := "read the storage of the backup: it is damaged: "; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+			if left, err := os.ReadDir(temporary); err != nil || len(left) != 0 {
+				t.Errorf("it leaves %v, %v", left, err)
+			}
+		})
+	}
+}
