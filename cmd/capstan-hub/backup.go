@@ -48,8 +48,12 @@ func newBackupCommand() *cobra.Command {
 		Use:   "backup [FILE]",
 		Short: "Write a standalone hub to a file while it runs",
 		Long: `Write a standalone hub to a file while it runs: all its objects, as of one moment, and the
-keys in its data directory. The file is checked as it is written. It is readable for its owner
-alone; whoever has it controls the hub. "capstan-hub restore" makes a hub of it.
+keys in its data directory. It is readable for its owner alone; whoever has it controls the hub.
+"capstan-hub restore" makes a hub of it.
+
+The backup is checked, with the storage in it, of which there is an unnamed copy meanwhile, which is
+not encrypted: in the folder of FILE or --directory, for "-" in that for temporary files (TMPDIR).
+If the storage is damaged, there is no file, and older ones stay.
 
 Files that you gave the hub are not in it: ocmconfig.yaml, that of --encryption-provider-config,
 and a CA of your own. Keep copies; those that cannot be made again are named.
@@ -233,7 +237,7 @@ func isBackupName(name string) bool {
 // write writes a backup to a file that does not exist yet.
 func (f *backupFlags) write(ctx context.Context, file string) error {
 	if file == standardStream {
-		return f.copyTo(ctx, os.Stdout, "the standard output")
+		return f.copyTo(ctx, os.Stdout, "the standard output", "")
 	}
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s exists; choose another name", file)
@@ -243,7 +247,7 @@ func (f *backupFlags) write(ctx context.Context, file string) error {
 		return err
 	}
 	partial := to.Name()
-	err = f.copyTo(ctx, to, file)
+	err = f.copyTo(ctx, to, file, filepath.Dir(file))
 	if err == nil {
 		err = to.Sync()
 	}
@@ -253,8 +257,8 @@ func (f *backupFlags) write(ctx context.Context, file string) error {
 	return os.Rename(partial, file)
 }
 
-// copyTo writes a backup, and checks it.
-func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) error {
+// copyTo writes a backup, and checks it with a copy of the storage in a folder.
+func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name, folder string) error {
 	passphrase, err := f.passphrase.read()
 	if err != nil {
 		return err
@@ -277,9 +281,9 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 		target, closeTarget = encrypted, encrypted.Close
 	}
 	both := io.TeeReader(body, target)
-	description, err := backup.Read(ctx, both, progress, nil)
+	description, _, err := backup.Check(ctx, both, folder, progress)
 	if err != nil {
-		return fmt.Errorf("the hub did not send all of the backup: %w", err)
+		return fmt.Errorf("check what the hub sends: %w", err)
 	}
 	if _, err := io.Copy(io.Discard, both); err != nil { // what follows the last file
 		return err

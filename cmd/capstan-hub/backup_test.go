@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.etcd.io/bbolt"
+	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
 )
@@ -222,5 +228,105 @@ func TestBackupRemovesAbandoned(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
 		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}
+
+// newStorage is the database of an etcd, without objects.
+func newStorage(t *testing.T) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "db")
+	db, err := bbolt.Open(file, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("key"))
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// serveBackups is a hub with that storage, which sends backups of itself. It returns the kubeconfig of an administrator.
+func serveBackups(t *testing.T, storage []byte) string {
+	t.Helper()
+	hub := httptest.NewServer(backup.Handler(t.Context(), &backup.Source{
+		KeysDir: t.TempDir(), Prefix: "/registry", Clock: clock.RealClock{},
+		Snapshot: func() backup.Snapshot {
+			return struct {
+				*bytes.Reader
+				io.Closer
+			}{bytes.NewReader(storage), io.NopCloser(nil)}
+		},
+	}))
+	t.Cleanup(hub.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	content := "apiVersion: v1\nkind: Config\nclusters: [{name: hub, cluster: {server: '" + hub.URL + "'}}]\n" +
+		"contexts: [{name: hub, context: {cluster: hub}}]\ncurrent-context: hub\n"
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// A backup needs room where it is written, and none in the folder for temporary files, which may be in memory.
+func TestBackupWithoutTemporaryFiles(t *testing.T) {
+	kubeconfig, directory := serveBackups(t, newStorage(t)), t.TempDir()
+	t.Setenv("TMPDIR", filepath.Join(directory, "missing"))
+	for name, test := range map[string]struct {
+		directory string
+		args      []string
+		fails     bool
+	}{
+		"a file":              {"", []string{filepath.Join(directory, "hub.backup")}, false},
+		"a folder":            {filepath.Join(directory, "backups"), nil, false},
+		"the standard output": {"", []string{standardStream}, true},
+	} {
+		f := backupFlags{kubeconfig: kubeconfig, directory: test.directory}
+		if err := f.once(t.Context(), test.args); (err != nil) != test.fails {
+			t.Errorf("%s: %v, want a failure: %t", name, err, test.fails)
+		}
+	}
+}
+
+// What a hub with a damaged storage sends is no backup, and no older one is removed for it.
+func TestBackupOfADamagedStorage(t *testing.T) {
+	t.Parallel()
+	const old = "hub-20200101T000000Z.backup"
+	for name, test := range map[string]struct {
+		damaged, named bool
+	}{
+		"a sound storage":                   {},
+		"a damaged storage":                 {damaged: true},
+		"a damaged storage in a named file": {damaged: true, named: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storage, directory := newStorage(t), t.TempDir()
+			if test.damaged {
+				clear(storage[2*os.Getpagesize():]) // all that its first two pages refer to
+			}
+			if err := os.WriteFile(filepath.Join(directory, old), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, args := backupFlags{kubeconfig: serveBackups(t, storage), directory: directory, keep: 1}, []string(nil)
+			if test.named {
+				f.directory, f.keep, args = "", 0, []string{filepath.Join(directory, "hub.backup")}
+			}
+			err := f.once(t.Context(), args)
+			if damaged := err != nil && strings.Contains(err.Error(), "it is damaged"); damaged != test.damaged || err != nil && !damaged {
+				t.Errorf("it ends with %v", err)
+			}
+			entries, err := os.ReadDir(directory)
+			if err != nil || len(entries) != 1 || (entries[0].Name() == old) != test.damaged {
+				t.Errorf("the folder has %v, %v", entries, err)
+			}
+		})
 	}
 }

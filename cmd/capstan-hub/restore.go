@@ -134,7 +134,8 @@ func newCheckBackupCommand() *cobra.Command {
 		Use:   "check-backup FILE",
 		Short: "Check a backup, and show what is in it",
 		Long: `Check a backup, and show what is in it: which hub, as of when, how many objects of which kinds, and
-which files the hub needs besides. FILE "-" is the standard input.`,
+which files the hub needs besides. FILE "-" is the standard input. Meanwhile, there is an unnamed
+copy of the storage in the folder for temporary files (TMPDIR), which is not encrypted.`,
 		Example: `  capstan-hub check-backup hub.backup
   capstan-hub check-backup hub.backup -o json`,
 		Args: cobra.ExactArgs(1),
@@ -159,7 +160,7 @@ func checkBackup(ctx context.Context, out io.Writer, file string, passphrase pas
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
-	description, contents, err := backup.Check(ctx, content, progress)
+	description, contents, err := backup.Check(ctx, content, "", progress)
 	if err != nil {
 		return err
 	}

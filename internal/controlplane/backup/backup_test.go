@@ -341,11 +341,11 @@ func TestRestore(t *testing.T) {
 	whole := written(t, s)
 
 	progress := &Progress{}
-	_, contents, err := Check(t.Context(), bytes.NewReader(whole), progress)
+	_, contents, err := Check(t.Context(), bytes.NewReader(whole), "", progress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := progress.String(), "checking the storage"; got != want {
+	if got, want := progress.String(), "counting objects in revisions, 5 so far"; got != want {
 		t.Errorf("the progress is %q, want %q", got, want)
 	}
 	if contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||

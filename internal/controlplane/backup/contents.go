@@ -26,9 +26,10 @@ type Contents struct {
 	Objects map[string]int `json:"objects"`
 }
 
-// Check reads a backup to its end and checks it, with the storage in it, unless ctx ends first. It keeps nothing of it.
-func Check(ctx context.Context, r io.Reader, progress *Progress) (*Description, *Contents, error) {
-	database, err := newUnnamedFile()
+// Check reads a backup to its end and checks it, with the storage in it, unless ctx ends first. It keeps nothing of it: meanwhile, there is
+// a copy of the storage in a folder, that for temporary files if it is empty.
+func Check(ctx context.Context, r io.Reader, folder string, progress *Progress) (*Description, *Contents, error) {
+	database, err := newUnnamedFile(folder)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,9 +54,9 @@ func Check(ctx context.Context, r io.Reader, progress *Progress) (*Description, 
 	return description, contents, nil
 }
 
-// newUnnamedFile makes a file in the folder for temporary files, without a name there: however the process ends, it leaves no Secrets.
-func newUnnamedFile() (*os.File, error) {
-	file, err := os.CreateTemp("", "capstan-backup-") // for its owner alone
+// newUnnamedFile makes a file on the disk of a folder, without a name there: however the process ends, it leaves no Secrets.
+func newUnnamedFile(folder string) (*os.File, error) {
+	file, err := os.CreateTemp(folder, "capstan-backup-") // for its owner alone
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +64,17 @@ func newUnnamedFile() (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// checkStorage checks the database of a backup that was extracted, unless ctx ends first.
+func checkStorage(ctx context.Context, file string, d *Description, progress *Progress) error {
+	database, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	_, err = readContents(ctx, database, d.Prefix, progress)
+	return err
 }
 
 // readContents checks the database of a backup and counts what is in it, unless ctx ends first. It closes the file.
@@ -75,7 +87,7 @@ func readContents(ctx context.Context, database *os.File, prefix string, progres
 }
 
 func (c *Contents) read(ctx context.Context, database *os.File, prefix string, progress *Progress) (err error) {
-	// bbolt panics at a page that is none, and follows the references in pages to wherever they lead, also beyond the file.
+	// bbolt panics at what it cannot read, and a part of the file that the disk does not give is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -90,11 +102,11 @@ func (c *Contents) read(ctx context.Context, database *os.File, prefix string, p
 	}
 	defer db.Close()
 	return db.View(func(tx *bbolt.Tx) error {
-		if err := c.count(ctx, tx, prefix, progress.counting("counting objects in revisions")); err != nil {
+		progress.doing("checking the storage")
+		if err := checkPages(ctx, database, tx); err != nil {
 			return err
 		}
-		progress.doing("checking the storage")
-		return checkPages(tx)
+		return c.count(ctx, tx, prefix, progress.counting("counting objects in revisions"))
 	})
 }
 
@@ -113,7 +125,7 @@ func (c *Contents) count(ctx context.Context, tx *bbolt.Tx, prefix string, read 
 			read.Add(1)
 			var kv mvccpb.KeyValue
 			if err := proto.Unmarshal(value, &kv); err != nil {
-				return fmt.Errorf("it is damaged: %w", err)
+				return damaged("%w", err)
 			}
 			c.Revision = mvcc.BytesToRev(revision).Main
 			alive[string(kv.Key)] = !mvcc.IsTombstone(revision)
@@ -140,26 +152,14 @@ func forEachFound(ctx context.Context, name []byte, bucket *bbolt.Bucket, do fun
 			return err
 		}
 		if last != nil && bytes.Compare(last, key) >= 0 {
-			return fmt.Errorf("it is damaged: keys in bucket %q are out of order", name)
+			return damaged("keys in bucket %q are out of order", name)
 		}
 		last = key
 		if found, _ := lookup.Seek(key); !bytes.Equal(found, key) {
-			return fmt.Errorf("it is damaged: in bucket %q, keys are not found where they are", name)
+			return damaged("in bucket %q, keys are not found where they are", name)
 		}
 		return do(key, value)
 	})
-}
-
-// checkPages has bbolt check its pages, which it does in goroutines of its own: a page at which it panics there ends the process, and is to
-// be found before. They use the database until they have told all problems, of which the first is returned.
-func checkPages(tx *bbolt.Tx) error {
-	var first error
-	for problem := range tx.Check() {
-		if first == nil {
-			first = fmt.Errorf("it is damaged: %w", problem)
-		}
-	}
-	return first
 }
 
 // resourceOf is the resource of a key: PREFIX/GROUP/RESOURCE/… or, of what is built into Kubernetes, PREFIX/RESOURCE/….

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,12 +55,6 @@ func putRevisions(tx *bbolt.Tx) error {
 	return nil
 }
 
-// The kinds of pages, and the size of the header of a page and of an element, which has its key and value at an offset from itself.
-const (
-	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
-	headerSize, elementSize            = 16, 16
-)
-
 func elementsOf(page []byte) int { return int(binary.NativeEndian.Uint16(page[10:])) }
 
 // keyAt is an element from its key on, whose offset is at some bytes from the start of the element.
@@ -92,6 +87,13 @@ func TestDamagedStorage(t *testing.T) {
 		"leaf pages are of no type":  {asEtcd, leafPage, func(page []byte) { page[8] = 0x40 }},
 		"pages are beyond the file":  {asEtcd, branchPage, func(page []byte) { binary.NativeEndian.PutUint64(page[headerSize+8:], 1<<20) }},
 		"keys are beyond the file":   {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint32(page[headerSize+4:], 1<<30) }},
+		"pages go on in others":      {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint32(page[12:], 1) }},
+		"pages go on too far":        {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint32(page[12:], 1<<30) }},
+		"pages have too much":        {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint16(page[10:], 1<<16-1) }},
+		"branches lead nowhere":      {asEtcd, branchPage, func(page []byte) { binary.NativeEndian.PutUint16(page[10:], 0) }},
+		"branches lead to one page":  {asEtcd, branchPage, func(page []byte) { copy(page[headerSize+8:][:8], page[headerSize+elementSize+8:]) }},
+		"values are buckets":         {asEtcd, leafPage, func(page []byte) { page[headerSize] |= bucketFlag }},
+		"keys are empty":             {asEtcd, leafPage, func(page []byte) { binary.NativeEndian.PutUint32(page[headerSize+8:], 0) }},
 		"keys are out of order":      {asEtcd, leafPage, func(page []byte) { keyAt(page, 0, 4)[0] = 0x7f }},
 		"revisions are no objects":   {asEtcd, leafPage, func(page []byte) { copy(keyAt(page, 1, 4)[17:], bytes.Repeat([]byte{0xff}, 20)) }},
 		"revisions have other names": {asEtcd, leafPage, func(page []byte) { keyAt(page, 1, 4)[8] = '-' }},
@@ -104,12 +106,16 @@ func TestDamagedStorage(t *testing.T) {
 		"a page in use is free": {&bbolt.Options{}, freelistPage, func(page []byte) {
 			binary.NativeEndian.PutUint64(page[headerSize+8:], 6)
 		}},
+		"a free page is not": {&bbolt.Options{}, freelistPage, func(page []byte) {
+			binary.NativeEndian.PutUint16(page[10:], binary.NativeEndian.Uint16(page[10:])-1)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, content, temporary := newSource(t), newStorage(t, test.options), t.TempDir()
 			t.Setenv("TMPDIR", temporary)
 			s.Snapshot = func() Snapshot { return database(content) }
-			if _, contents, err := Check(t.Context(), bytes.NewReader(written(t, s)), nil); err != nil || contents.Objects["secrets"] != 1000 {
+			_, contents, err := Check(t.Context(), bytes.NewReader(written(t, s)), "", nil)
+			if err != nil || contents.Objects["secrets"] != 1000 {
 				t.Fatalf("before it is damaged, there are %+v, %v", contents, err)
 			}
 			damaged := pagesOf(content, test.kind)
@@ -119,7 +125,7 @@ func TestDamagedStorage(t *testing.T) {
 			for _, page := range damaged {
 				test.damage(page)
 			}
-			_, _, err := Check(t.Context(), bytes.NewReader(written(t, s)), nil)
+			_, _, err = Check(t.Context(), bytes.NewReader(written(t, s)), "", nil)
 			if want := "read the storage of the backup: it is damaged: "; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
@@ -127,5 +133,32 @@ func TestDamagedStorage(t *testing.T) {
 				t.Errorf("it leaves %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// A check that is interrupted ends among the pages, of which a large storage has many.
+func TestInterruptedCheckOfPages(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "db")
+	if err := os.WriteFile(file, newStorage(t, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	storage, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer storage.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for end, test := range map[error]context.Context{nil: t.Context(), context.Canceled: ctx} {
+		err := db.View(func(tx *bbolt.Tx) error { return checkPages(test, storage, tx) })
+		if !errors.Is(err, end) {
+			t.Errorf("it ends with %v, want %v", err, end)
+		}
 	}
 }

@@ -74,6 +74,9 @@ func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err e
 	if err := to.fits(description); err != nil {
 		return nil, err
 	}
+	if err := checkStorage(ctx, filepath.Join(staging, storageFile), description, to.Progress); err != nil {
+		return nil, err
+	}
 	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
 	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to); err != nil {

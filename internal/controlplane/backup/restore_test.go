@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 )
 
@@ -82,6 +84,21 @@ func TestHoldWorks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A backup whose storage is damaged is not restored, although it is what the hub has sent.
+func TestRestoreOfADamagedStorage(t *testing.T) {
+	t.Parallel()
+	whole := restorable(t, func(s *Source) {
+		content := newStorage(t, &bbolt.Options{NoFreelistSync: true})
+		clear(pagesOf(content, leafPage)[0])
+		s.Snapshot = func() Snapshot { return database(content) }
+	})
+	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
+	if _, err := Restore(t.Context(), bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "it is damaged") {
+		t.Errorf("it ends with %v", err)
+	}
+	expectNoHub(t, to)
 }
 
 // A restore that is interrupted ends, and leaves nothing.
