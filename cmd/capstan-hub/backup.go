@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,7 +86,7 @@ func (f *backupFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.directory, "directory", f.directory, "Folder for backups that are named for their times, instead of FILE.")
 	flags.IntVar(&f.keep, "keep", f.keep, "How many of the backups that are named so stay in --directory, with the new one; 0 keeps all.")
 	flags.DurationVar(&f.every, "every", f.every,
-		"Write a backup to --directory now and then at this interval, until interrupted; after a failure, again within five minutes.")
+		"Write a backup to --directory at this interval from the last one there, until interrupted; after a failure, again within five minutes.")
 }
 
 func (f *backupFlags) validate(args []string) error {
@@ -110,28 +111,73 @@ func (f *backupFlags) run(ctx context.Context, args []string) error {
 	if f.every == 0 {
 		return withoutUntidy(os.Stderr, f.once(ctx, args))
 	}
-	repeat(ctx, f.every, func() error { return f.once(ctx, args) })
+	now := time.Now()
+	if err := f.prepare(now); err != nil {
+		return err
+	}
+	due := f.firstDue(now)
+	fmt.Fprintln(os.Stderr, "The next backup is due at", due.Format(time.RFC3339))
+	repeat(ctx, due, f.every, func() error { return f.once(ctx, args) })
 	return nil
+}
+
+// prepare does what need not wait until the first backup is due: it finds out whether the flags can be right, and makes room.
+func (f *backupFlags) prepare(now time.Time) error {
+	if _, err := f.passphrase.read(); err != nil {
+		return err
+	}
+	if _, _, err := f.client(); err != nil {
+		return err
+	}
+	if err := removeAbandoned(f.directory, now); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+	}
+	return nil
+}
+
+// firstDue is when the backup after the last one in the folder is due, so that those which a service writes when it is started again and
+// again do not replace older ones. Backups that are dated later than now are of a clock that was wrong, and empty files are none.
+func (f *backupFlags) firstDue(now time.Time) time.Time {
+	entries, err := os.ReadDir(f.directory) // in the order of names
+	if err != nil {
+		return now // the backup makes the folder, or says what is wrong with it
+	}
+	due := now
+	for _, entry := range entries {
+		if last, named := backupTime(entry.Name()); named && !last.After(now) && hasContent(entry) {
+			due = last.Add(f.every)
+		}
+	}
+	if due.Before(now) {
+		return now
+	}
+	return due
+}
+
+func hasContent(entry fs.DirEntry) bool {
+	info, err := entry.Info()
+	return err == nil && info.Size() > 0
 }
 
 // retryAfter is how long after a failure a backup is tried again, if the next is not due before.
 const retryAfter = 5 * time.Minute
 
-// repeat makes backups until ctx ends: the next at an interval from the start of the last one, or sooner if that failed.
-func repeat(ctx context.Context, every time.Duration, backUp func() error) {
+// repeat makes backups until ctx ends: the first when it is due, and the next at an interval from the start of the last one, or sooner if
+// that failed.
+func repeat(ctx context.Context, due time.Time, every time.Duration, backUp func() error) {
 	for {
-		due := time.Now().Add(every)
-		if err := withoutUntidy(os.Stderr, backUp()); err != nil && ctx.Err() == nil {
-			wait := min(retryAfter, every)
-			due = time.Now().Add(wait)
-			fmt.Fprintf(os.Stderr, "Error: %v; it is tried again in %s\n", err, wait)
-		}
 		timer := time.NewTimer(time.Until(due))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
+		}
+		due = time.Now().Add(every)
+		if err := withoutUntidy(os.Stderr, backUp()); err != nil && ctx.Err() == nil {
+			wait := min(retryAfter, every)
+			due = time.Now().Add(wait)
+			fmt.Fprintf(os.Stderr, "Error: %v; it is tried again in %s\n", err, wait)
 		}
 	}
 }
@@ -204,8 +250,10 @@ func removeOldBackups(directory, written string, keep int) error {
 	}
 	var before, later []string
 	for _, entry := range entries {
-		switch name := entry.Name(); {
-		case !isBackupName(name) || name == written:
+		name := entry.Name()
+		_, named := backupTime(name)
+		switch {
+		case !named || name == written:
 		case name < written:
 			before = append(before, name)
 		default:
@@ -228,10 +276,10 @@ func backupName(at time.Time) string {
 	return backupPrefix + at.UTC().Format(backupTimeLayout) + backupExtension
 }
 
-// isBackupName reports whether a backup of any time is named so.
-func isBackupName(name string) bool {
+// backupTime is the time that the name of a backup in a folder has; other files have none.
+func backupTime(name string) (time.Time, bool) {
 	at, err := time.Parse(backupPrefix+backupTimeLayout+backupExtension, name)
-	return err == nil && backupName(at) == name
+	return at, err == nil && backupName(at) == name
 }
 
 // write writes a backup to a file that does not exist yet.
@@ -313,23 +361,32 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// download requests a backup from the hub.
-func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
+// client is that of the kubeconfig, with the address of the hub.
+func (f *backupFlags) client() (*http.Client, *url.URL, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	chosen := &clientcmd.ConfigOverrides{CurrentContext: f.context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, chosen).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	new(tcp.Dialer).Use(config)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return client, base, nil
+}
+
+// download requests a backup from the hub.
+func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
+	client, base, err := f.client()
+	if err != nil {
+		return nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(backup.Path).String(), nil)
 	if err != nil {

@@ -46,19 +46,22 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// A backup that fails is tried again after five minutes, or when the next is due if that is sooner, and the interval starts anew.
+// The first backup waits until it is due. One that fails is tried again after five minutes, or when the next is due if that is sooner, and
+// the interval starts anew.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {
-		every time.Duration
-		fails []bool
-		want  []time.Duration
+		due, every time.Duration
+		fails      []bool
+		want       []time.Duration
 	}{
-		"none fails": {6 * time.Hour, []bool{false, false, false}, []time.Duration{0, 6 * time.Hour, 12 * time.Hour}},
-		"some fail": {time.Hour, []bool{false, true, true, false, false},
+		"none fails":      {0, 6 * time.Hour, []bool{false, false, false}, []time.Duration{0, 6 * time.Hour, 12 * time.Hour}},
+		"is due later":    {time.Hour, 6 * time.Hour, []bool{false, false}, []time.Duration{time.Hour, 7 * time.Hour}},
+		"later, it fails": {time.Hour, 6 * time.Hour, []bool{true, false}, []time.Duration{time.Hour, 65 * minute}},
+		"some fail": {0, time.Hour, []bool{false, true, true, false, false},
 			[]time.Duration{0, 60 * minute, 65 * minute, 70 * minute, 130 * minute}},
-		"a short interval": {minute, []bool{true, false, false}, []time.Duration{0, minute, 2 * minute}},
+		"a short interval": {0, minute, []bool{true, false, false}, []time.Duration{0, minute, 2 * minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +70,7 @@ func TestRepeat(t *testing.T) {
 				defer stop()
 				began := time.Now()
 				var at []time.Duration
-				repeat(ctx, test.every, func() error {
+				repeat(ctx, began.Add(test.due), test.every, func() error {
 					at = append(at, time.Since(began))
 					if len(at) == len(test.fails) {
 						stop()
@@ -85,6 +88,103 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// Who is started again goes on from the last backup in the folder, whatever it was started for.
+func TestFirstDue(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	const fourHoursAgo, longAgo, ahead = "hub-20260501T080000Z.backup", "hub-20260401T000000Z.backup", "hub-20300101T000000Z.backup"
+	for name, test := range map[string]struct {
+		files []string
+		empty string
+		in    time.Duration
+	}{
+		"no backup":                 {nil, "", 0},
+		"one within the interval":   {[]string{longAgo, fourHoursAgo}, "", 2 * time.Hour},
+		"one just now":              {[]string{"hub-20260501T120000Z.backup"}, "", 6 * time.Hour},
+		"one before the interval":   {[]string{longAgo}, "", 0},
+		"a clock was ahead":         {[]string{longAgo, fourHoursAgo, ahead}, "", 2 * time.Hour},
+		"a clock was always ahead":  {[]string{ahead}, "", 0},
+		"an empty file":             {[]string{fourHoursAgo}, "hub-20260501T100000Z.backup", 2 * time.Hour},
+		"none of the names is ours": {[]string{fourHoursAgo + ".1.partial", fourHoursAgo + ".sha256", "another.backup"}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := backupFlags{directory: t.TempDir(), every: 6 * time.Hour}
+			contents := map[string]string{}
+			for _, file := range test.files {
+				contents[file] = "a backup"
+			}
+			if test.empty != "" {
+				contents[test.empty] = ""
+			}
+			for file, content := range contents {
+				if err := os.WriteFile(filepath.Join(f.directory, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := f.firstDue(now).Sub(now); got != test.in {
+				t.Errorf("the first is due in %s, want %s", got, test.in)
+			}
+		})
+	}
+	f := backupFlags{directory: filepath.Join(t.TempDir(), "missing"), every: time.Hour}
+	if got := f.firstDue(now); !got.Equal(now) {
+		t.Errorf("in a folder that is to be made, the first is due at %s, want %s", got, now)
+	}
+}
+
+// A service shows at its start what is wrong with its flags, and makes room, although its first backup is due later.
+func TestServiceWithWrongFlags(t *testing.T) {
+	t.Parallel()
+	kubeconfig, folder := filepath.Join(t.TempDir(), "kubeconfig"), t.TempDir()
+	missing := filepath.Join(folder, "missing")
+	if err := os.WriteFile(kubeconfig, []byte(kubeconfigFor("https://hub.example.com")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		kubeconfig string
+		passphrase passphraseFile
+		want       string
+	}{
+		"right flags":               {kubeconfig, "", ""},
+		"a kubeconfig is missing":   {missing, "", "--kubeconfig"},
+		"a passphrase file is, too": {kubeconfig, passphraseFile(missing), "--passphrase-file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			directory, now := t.TempDir(), time.Now()
+			abandoned, long := filepath.Join(directory, "hub-20200101T000000Z.backup.1.partial"), now.Add(-2*abandonedAfter)
+			if err := errors.Join(os.WriteFile(filepath.Join(directory, backupName(now)), []byte("a backup"), 0o600),
+				os.WriteFile(abandoned, nil, 0o600), os.Chtimes(abandoned, long, long)); err != nil {
+				t.Fatal(err)
+			}
+			f := backupFlags{directory: directory, every: 6 * time.Hour, kubeconfig: test.kubeconfig, passphrase: test.passphrase}
+			ctx, interrupt := context.WithCancel(t.Context())
+			interrupt()
+			err := f.run(ctx, nil)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("it ends with %v, want %q", err, test.want)
+			}
+			if _, err := os.Stat(abandoned); test.want == "" && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s stays: %v", abandoned, err)
+			}
+		})
+	}
+}
+
+// A service that is interrupted before a backup is due makes none.
+func TestInterruptedBeforeABackup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		repeat(ctx, time.Now().Add(2*time.Hour), time.Hour, func() error {
+			t.Error("a backup is made")
+			return nil
+		})
+	})
+}
+
 // A backup that is complete is not made again sooner because an older file cannot be removed.
 func TestRepeatInAnUntidyFolder(t *testing.T) {
 	t.Parallel()
@@ -93,7 +193,7 @@ func TestRepeatInAnUntidyFolder(t *testing.T) {
 		defer stop()
 		began := time.Now()
 		made := 0
-		repeat(ctx, time.Hour, func() error {
+		repeat(ctx, began, time.Hour, func() error {
 			if made++; made == 2 {
 				stop()
 			}
@@ -253,6 +353,11 @@ func newStorage(t *testing.T) []byte {
 	return content
 }
 
+func kubeconfigFor(server string) string {
+	return "apiVersion: v1\nkind: Config\nclusters: [{name: hub, cluster: {server: '" + server + "'}}]\n" +
+		"contexts: [{name: hub, context: {cluster: hub}}]\ncurrent-context: hub\n"
+}
+
 // serveBackups is a hub with that storage, which sends backups of itself. It returns the kubeconfig of an administrator.
 func serveBackups(t *testing.T, storage []byte) string {
 	t.Helper()
@@ -267,9 +372,7 @@ func serveBackups(t *testing.T, storage []byte) string {
 	}))
 	t.Cleanup(hub.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	content := "apiVersion: v1\nkind: Config\nclusters: [{name: hub, cluster: {server: '" + hub.URL + "'}}]\n" +
-		"contexts: [{name: hub, context: {cluster: hub}}]\ncurrent-context: hub\n"
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(kubeconfig, []byte(kubeconfigFor(hub.URL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return kubeconfig
