@@ -53,8 +53,9 @@ keys in its data directory. It is readable for its owner alone; whoever has it c
 "capstan-hub restore" makes a hub of it.
 
 The backup is checked, with the storage in it, of which there is an unnamed copy meanwhile, which is
-not encrypted: in the folder of FILE or --directory, for "-" in that for temporary files (TMPDIR).
-If the storage is damaged, there is no file, and older ones stay.
+not encrypted: in the folder that TMPDIR names; without TMPDIR, beside the backup, or in that for
+temporary files if the backup is encrypted or goes to "-". If the storage is damaged, there is no
+file, and older ones stay.
 
 Files that you gave the hub are not in it: ocmconfig.yaml, that of --encryption-provider-config,
 and a CA of your own. Keep copies; those that cannot be made again are named.
@@ -111,28 +112,23 @@ func (f *backupFlags) run(ctx context.Context, args []string) error {
 	if f.every == 0 {
 		return withoutUntidy(os.Stderr, f.once(ctx, args))
 	}
-	now := time.Now()
-	if err := f.prepare(now); err != nil {
-		return err
-	}
-	due := f.firstDue(now)
+	due := f.prepare(time.Now())
 	fmt.Fprintln(os.Stderr, "The next backup is due at", due.Format(time.RFC3339))
 	repeat(ctx, due, f.every, func() error { return f.once(ctx, args) })
 	return nil
 }
 
-// prepare does what need not wait until the first backup is due: it finds out whether the flags can be right, and makes room.
-func (f *backupFlags) prepare(now time.Time) error {
-	if _, err := f.passphrase.read(); err != nil {
-		return err
-	}
-	if _, _, err := f.client(); err != nil {
-		return err
-	}
+// prepare makes room, and returns when the first backup is due: with flags that cannot be right yet, at once, which fails and says why.
+func (f *backupFlags) prepare(now time.Time) (due time.Time) {
 	if err := removeAbandoned(f.directory, now); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 	}
-	return nil
+	_, noPassphrase := f.passphrase.read()
+	_, _, noClient := f.client()
+	if noPassphrase != nil || noClient != nil {
+		return now
+	}
+	return f.firstDue(now)
 }
 
 // firstDue is when the backup after the last one in the folder is due, so that those which a service writes when it is started again and
@@ -305,7 +301,16 @@ func (f *backupFlags) write(ctx context.Context, file string) error {
 	return os.Rename(partial, file)
 }
 
-// copyTo writes a backup, and checks it with a copy of the storage in a folder.
+// folderOfCopy is where the copy of the storage is made that is checked: beside the backup, which has room, unless the user has named
+// another folder, or encrypts backups for that one; empty is the folder for temporary files.
+func folderOfCopy(folder, passphrase string) string {
+	if passphrase != "" || os.Getenv("TMPDIR") != "" {
+		return ""
+	}
+	return folder
+}
+
+// copyTo writes a backup to a folder, if it has one, and checks it.
 func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name, folder string) error {
 	passphrase, err := f.passphrase.read()
 	if err != nil {
@@ -329,7 +334,7 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name, folder str
 		target, closeTarget = encrypted, encrypted.Close
 	}
 	both := io.TeeReader(body, target)
-	description, _, err := backup.Check(ctx, both, folder, progress)
+	description, _, err := backup.Check(ctx, both, folderOfCopy(folder, passphrase), progress)
 	if err != nil {
 		return fmt.Errorf("check what the hub sends: %w", err)
 	}

@@ -133,7 +133,7 @@ func TestFirstDue(t *testing.T) {
 	}
 }
 
-// A service shows at its start what is wrong with its flags, and makes room, although its first backup is due later.
+// A service with flags that cannot be right yet tries at once, so that it says so, and goes on.
 func TestServiceWithWrongFlags(t *testing.T) {
 	t.Parallel()
 	kubeconfig, folder := filepath.Join(t.TempDir(), "kubeconfig"), t.TempDir()
@@ -144,28 +144,29 @@ func TestServiceWithWrongFlags(t *testing.T) {
 	for name, test := range map[string]struct {
 		kubeconfig string
 		passphrase passphraseFile
-		want       string
+		fails      bool
 	}{
-		"right flags":               {kubeconfig, "", ""},
-		"a kubeconfig is missing":   {missing, "", "--kubeconfig"},
-		"a passphrase file is, too": {kubeconfig, passphraseFile(missing), "--passphrase-file"},
+		"right flags":               {kubeconfig, "", false},
+		"a kubeconfig is missing":   {missing, "", true},
+		"a passphrase file is, too": {kubeconfig, passphraseFile(missing), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			directory, now := t.TempDir(), time.Now()
+			directory, now := t.TempDir(), time.Now().Truncate(time.Second)
 			abandoned, long := filepath.Join(directory, "hub-20200101T000000Z.backup.1.partial"), now.Add(-2*abandonedAfter)
 			if err := errors.Join(os.WriteFile(filepath.Join(directory, backupName(now)), []byte("a backup"), 0o600),
 				os.WriteFile(abandoned, nil, 0o600), os.Chtimes(abandoned, long, long)); err != nil {
 				t.Fatal(err)
 			}
 			f := backupFlags{directory: directory, every: 6 * time.Hour, kubeconfig: test.kubeconfig, passphrase: test.passphrase}
-			ctx, interrupt := context.WithCancel(t.Context())
-			interrupt()
-			err := f.run(ctx, nil)
-			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("it ends with %v, want %q", err, test.want)
+			want := now.Add(6 * time.Hour)
+			if test.fails {
+				want = now
 			}
-			if _, err := os.Stat(abandoned); test.want == "" && !errors.Is(err, fs.ErrNotExist) {
+			if due := f.prepare(now); !due.Equal(want) {
+				t.Errorf("the first backup is due at %s, want %s", due, want)
+			}
+			if _, err := os.Stat(abandoned); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s stays: %v", abandoned, err)
 			}
 		})
@@ -378,21 +379,32 @@ func serveBackups(t *testing.T, storage []byte) string {
 	return kubeconfig
 }
 
-// A backup needs room where it is written, and none in the folder for temporary files, which may be in memory.
+// What is not encrypted is made where the user wants it, and never where only encrypted backups go.
+func TestFolderOfCopy(t *testing.T) {
+	for _, test := range []struct{ temporary, passphrase, want string }{
+		{"", "", "backups"}, {"", "secret", ""}, {"/scratch", "", ""}, {"/scratch", "secret", ""},
+	} {
+		t.Setenv("TMPDIR", test.temporary)
+		if got := folderOfCopy("backups", test.passphrase); got != test.want {
+			t.Errorf("TMPDIR %q, passphrase %q: %q, want %q", test.temporary, test.passphrase, got, test.want)
+		}
+	}
+}
+
+// A folder for temporary files that is missing stops a backup only where it is used.
 func TestBackupWithoutTemporaryFiles(t *testing.T) {
 	kubeconfig, directory := serveBackups(t, newStorage(t)), t.TempDir()
-	t.Setenv("TMPDIR", filepath.Join(directory, "missing"))
 	for name, test := range map[string]struct {
-		directory string
-		args      []string
+		temporary string
 		fails     bool
 	}{
-		"a file":              {"", []string{filepath.Join(directory, "hub.backup")}, false},
-		"a folder":            {filepath.Join(directory, "backups"), nil, false},
-		"the standard output": {"", []string{standardStream}, true},
+		"beside the backup": {"", false},
+		"in a folder":       {t.TempDir(), false},
+		"in a missing one":  {filepath.Join(directory, "missing"), true},
 	} {
-		f := backupFlags{kubeconfig: kubeconfig, directory: test.directory}
-		if err := f.once(t.Context(), test.args); (err != nil) != test.fails {
+		t.Setenv("TMPDIR", test.temporary)
+		f := backupFlags{kubeconfig: kubeconfig}
+		if err := f.once(t.Context(), []string{filepath.Join(directory, name)}); (err != nil) != test.fails {
 			t.Errorf("%s: %v, want a failure: %t", name, err, test.fails)
 		}
 	}

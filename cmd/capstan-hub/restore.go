@@ -31,7 +31,7 @@ type restoreFlags struct {
 func newRestoreCommand() *cobra.Command {
 	flags := restoreFlags{configDir: ocmconfig.DefaultDir}
 	command := &cobra.Command{
-		Use:   "restore FILE",
+		Use:   "restore [FILE]",
 		Short: "Make a standalone hub of a backup",
 		Long: `Make a standalone hub of a backup, which "capstan-hub backup" has written: in the dataDirectory
 of ` + ocmconfig.FileName + `, which must have no hub so far. The backup is checked first. Then start
@@ -47,7 +47,11 @@ administrator has put works and add-ons right and says so; those that reach the 
 or by its gRPC server do not wait. FILE "-" is the standard input.
 
 Clusters that have joined since are missing, and who was denied, cut off or deleted since is let
-in again. What is printed at the end says what to do about that.`,
+in again. What is printed at the end says what to do about that.
+
+A hub on an external etcd is restored with that. For such a hub, --hold-works without FILE has
+it hold what agents change their clusters by when the process with this configuration starts,
+which is to be the first one then, and alone until it is ready.`,
 		Example: `  capstan-hub restore --controlplane-config-dir hub/config hub.backup
   capstan-hub server --controlplane-config-dir hub/config
 
@@ -55,9 +59,9 @@ in again. What is printed at the end says what to do about that.`,
   capstan-hub restore --controlplane-config-dir hub/config --hold-works hub.backup
   capstan-hub server --controlplane-config-dir hub/config
   kubectl -n ` + fleet.NamespaceHub + ` delete configmap ` + fleet.ConfigMapWorksHeld,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return flags.run(command.Context(), command.OutOrStdout(), args[0], command.Flags().Changed("controlplane-config-dir"))
+			return flags.run(command.Context(), command.OutOrStdout(), args, command.Flags().Changed("controlplane-config-dir"))
 		},
 	}
 	flags.add(command.Flags())
@@ -74,16 +78,20 @@ func (f *restoreFlags) add(flags *pflag.FlagSet) {
 			fleet.ConfigMapWorksHeld+" is deleted.")
 }
 
-func (f *restoreFlags) run(ctx context.Context, out io.Writer, file string, explicit bool) error {
+func (f *restoreFlags) run(ctx context.Context, out io.Writer, args []string, explicit bool) error {
 	// Of the ports, which are the server's matter, those of a hub in a cluster include all others.
 	config, err := ocmconfig.Load(ocmconfig.Options{Dir: f.configDir, Explicit: explicit, InCluster: true})
 	if err != nil {
 		return err
 	}
 	if config.Etcd.Mode != ocmconfig.EtcdEmbed {
-		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, such as \"etcdutl snapshot restore "+
-			"--bump-revision 1000000000 --mark-compacted\", or use the mode %s", config.File, config.Etcd.Mode, ocmconfig.EtcdEmbed)
+		return f.runExternal(out, config, args)
 	}
+	if len(args) == 0 || args[0] == "" {
+		return fmt.Errorf("name a FILE: etcd.mode in %s is %s, and only a hub with the mode %s is restored without one", config.File,
+			config.Etcd.Mode, ocmconfig.EtcdExternal)
+	}
+	file := args[0]
 	content, err := openBackup(file, f.passphrase)
 	if err != nil {
 		return err
@@ -108,12 +116,40 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, file string, expl
 	}
 	printLost(out, at)
 	if f.suspendWorks {
-		fmt.Fprintf(out, "When it runs, agents leave their clusters as they are until: kubectl -n %s delete configmap %s\n", fleet.NamespaceHub,
-			fleet.ConfigMapWorksHeld)
+		printHeld(out)
 		return nil
 	}
 	fmt.Fprintln(out, "When it runs, agents undo what was changed since; with --hold-works they would wait")
 	return nil
+}
+
+// runExternal is for a hub whose objects are in an etcd that this command does not restore.
+func (f *restoreFlags) runExternal(out io.Writer, config *ocmconfig.Config, args []string) error {
+	if len(args) > 0 || !f.suspendWorks {
+		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, such as \"etcdutl snapshot restore "+
+			"--bump-revision 1000000000 --mark-compacted\", and use --hold-works without FILE if agents are to wait; or use the mode %s",
+			config.File, config.Etcd.Mode, ocmconfig.EtcdEmbed)
+	}
+	if f.passphrase != "" {
+		return fmt.Errorf("--passphrase-file %s: leave it out: --hold-works without FILE reads no backup", f.passphrase)
+	}
+	if f.etcdDirectory != "" {
+		return fmt.Errorf("%s %s: leave it out: etcd.mode in %s is %s", backup.EtcdDirectoryFlag, f.etcdDirectory, config.File,
+			config.Etcd.Mode)
+	}
+	if err := backup.HoldWorks(config.DataDirectory); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The process with the data directory %s makes the hub hold its works: start it first, and others when it is ready\n",
+		config.DataDirectory)
+	printHeld(out)
+	return nil
+}
+
+// printHeld says how the hold of a hub ends.
+func printHeld(out io.Writer) {
+	fmt.Fprintf(out, "When it runs, agents leave their clusters as they are until: kubectl -n %s delete configmap %s\n", fleet.NamespaceHub,
+		fleet.ConfigMapWorksHeld)
 }
 
 // printLost says what a hub does not know that is restored as of a time, where nothing else shows it. Certificates of clusters that have

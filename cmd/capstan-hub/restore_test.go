@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
@@ -28,9 +30,57 @@ func TestRestoreWithAnyPort(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{"", "apiserver: {port: 0}\n", "apiserver: {port: 443}\n"} {
 		f := restoreFlags{configDir: writeConfig(t, config)}
-		if err := f.run(t.Context(), io.Discard, filepath.Join(f.configDir, "missing.backup"), true); !errors.Is(err, fs.ErrNotExist) {
+		if err := f.run(t.Context(), io.Discard, []string{filepath.Join(f.configDir, "missing.backup")}, true); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("with %q, restoring a missing file ends with %v", config, err)
 		}
+	}
+}
+
+// A hub on an external etcd, which is restored otherwise, is told to hold its works by the flag alone; all else is refused.
+func TestHoldWorksOnAnExternalEtcd(t *testing.T) {
+	t.Parallel()
+	hold := restoreFlags{suspendWorks: true}
+	const external = "etcd: {mode: external, servers: ['http://etcd.example.com:2379']}\n"
+	for name, test := range map[string]struct {
+		config  string
+		args    []string
+		flags   restoreFlags
+		refusal string
+	}{
+		"the flag alone":             {config: external, flags: hold},
+		"the flag and a file":        {config: external, args: []string{"hub.backup"}, flags: hold, refusal: "--hold-works without FILE"},
+		"a file":                     {config: external, args: []string{"hub.backup"}, refusal: "etcdutl snapshot restore"},
+		"nothing":                    {config: external, refusal: "etcdutl snapshot restore"},
+		"the flag and an empty name": {config: external, args: []string{""}, flags: hold, refusal: "--hold-works without FILE"},
+		"the flag and a passphrase": {
+			config: external, flags: restoreFlags{suspendWorks: true, passphrase: "missing"}, refusal: "--passphrase-file missing: leave it out",
+		},
+		"the flag and a folder of an etcd": {
+			config: external, flags: restoreFlags{suspendWorks: true, etcdDirectory: "etcd"},
+			refusal: "--embedded-etcd-directory etcd: leave it out",
+		},
+		"the flag alone, and its own etcd": {flags: hold, refusal: "name a FILE"},
+		"an empty name, and its own etcd":  {args: []string{""}, refusal: "name a FILE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := test.flags
+			f.configDir = writeConfig(t, test.config)
+			for range 2 { // who is not sure says it again
+				var said strings.Builder
+				err := f.run(t.Context(), &said, test.args, true)
+				if test.refusal == "" && (err != nil || !strings.Contains(said.String(), "start it first")) {
+					t.Errorf("it ends with %v and says %q", err, said.String())
+				}
+				if test.refusal != "" && (err == nil || !strings.Contains(err.Error(), test.refusal)) {
+					t.Errorf("it ends with %v, want %q", err, test.refusal)
+				}
+			}
+			_, err := os.Stat(backup.SuspendWorksFile(filepath.Join(f.configDir, "data")))
+			if held := err == nil; held != (test.refusal == "") {
+				t.Errorf("the hub is told to hold its works: %t, %v", held, err)
+			}
+		})
 	}
 }
 

@@ -47,6 +47,27 @@ type Target struct {
 // SuspendWorksFile is what has a hub withhold its works from agents when it starts, in its data directory.
 func SuspendWorksFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
 
+// HoldWorks has the hub of a data directory withhold its works from agents when it starts, for one whose objects are restored otherwise.
+func HoldWorks(dataDir string) (err error) {
+	lock, err := datadir.Acquire(dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	if err := suspendWorks(dataDir); err != nil {
+		return err
+	}
+	return datadir.Sync(dataDir)
+}
+
+func suspendWorks(dataDir string) error {
+	err := writeFile(SuspendWorksFile(dataDir), strings.NewReader(""))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("have the hub hold its works: %w", err)
+	}
+	return nil
+}
+
 // Restore makes the data directory that of the hub in the backup, unless ctx ends first. It has to have no hub so far. If it fails, the
 // folder has none.
 func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err error) {
@@ -143,8 +164,8 @@ func removeStaging(folder string) error {
 func installKeys(staged, keys string, to Target) error {
 	marker := SuspendWorksFile(to.DataDir)
 	if to.SuspendWorks {
-		if err := writeFile(marker, strings.NewReader("")); err != nil {
-			return fmt.Errorf("have the hub hold its works: %w", err)
+		if err := suspendWorks(to.DataDir); err != nil {
+			return err
 		}
 	}
 	err := to.sync(to.DataDir) // the mark, and the folder of the etcd
