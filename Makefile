@@ -82,7 +82,7 @@ LDFLAGS := -s -w
 # The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
 BUILDVCS := -buildvcs=auto
 test test-argocd test-interop build-interop test-clusters build-clusters build-clusteradm test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
-bench%: BUILDVCS := -buildvcs=false
+campaign bench bench%: BUILDVCS := -buildvcs=false
 
 # The version of what is built: none in programs that do not know their commit.
 STAMP   = $(or $(VERSION),$(if $(filter -buildvcs=false,$(BUILDVCS)),,$(TAG)))
