@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -23,8 +26,8 @@ import (
 
 const auditEverything = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}`
 
-// SC-28: what is measured with light agents is what real ones cost the hub: both make the same requests, from their registration on to the
-// status of a work.
+// SC-28: what is measured with light agents is what real ones cost the hub: from their registration on to the status of a work, both make
+// the same requests, and write as often.
 func TestLightAgentMakesTheSameRequests(t *testing.T) {
 	t.Parallel()
 	policy, audit := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit.log")
@@ -99,8 +102,10 @@ func requests(audit string) (all []auditv1.Event, err error) {
 	return all, lines.Err()
 }
 
-// made are the requests of the agent of a cluster that the hub granted, each once.
-func made(all []auditv1.Event, cluster string) (kinds []string) {
+// made are the requests about objects of the agent of a cluster that the hub granted: those that were refused are made again as often as
+// others are faster. Reads and those about the lease count once: how often there are watches and heartbeats depends on the time.
+func made(all []auditv1.Event, cluster string) []string {
+	found := map[string]string{}
 	for _, event := range all {
 		agent := strings.HasPrefix(event.User.Username, "system:open-cluster-management:"+cluster+":")
 		if !agent && !strings.HasPrefix(event.User.Username, "system:bootstrap:") || event.ObjectRef == nil || event.ResponseStatus.Code >= 300 {
@@ -109,8 +114,63 @@ func made(all []auditv1.Event, cluster string) (kinds []string) {
 		if !agent && !strings.Contains(event.RequestURI+event.ObjectRef.Name, cluster) {
 			continue
 		}
-		kinds = append(kinds, strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/"))
+		kind := strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")
+		request := string(event.AuditID)
+		if event.ObjectRef.Resource == "leases" || slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
+			request = kind
+		}
+		found[request] = kind
 	}
-	slices.Sort(kinds)
-	return slices.Compact(kinds)
+	return slices.Sorted(maps.Values(found))
+}
+
+// An agent that writes twice, where the other writes once, is another agent to the hub. How often it reads depends on how events fall
+// together.
+func TestRequestsOfAnAgentAreCounted(t *testing.T) {
+	t.Parallel()
+	const agent, newcomer = "system:open-cluster-management:sim-0:agent", "system:bootstrap:" + tokenID
+	request := func(id types.UID, user, verb, resource string, code int32) auditv1.Event {
+		return auditv1.Event{AuditID: id, User: authenticationv1.UserInfo{Username: user}, Verb: verb,
+			ObjectRef: &auditv1.ObjectReference{Resource: resource, Name: "sim-0"}, ResponseStatus: &metav1.Status{Code: code}}
+	}
+	for what, test := range map[string]struct {
+		all  []auditv1.Event
+		want []string
+	}{
+		"twice": {
+			all:  []auditv1.Event{request("1", agent, "patch", "manifestworks", 200), request("2", agent, "patch", "manifestworks", 200)},
+			want: []string{"patch manifestworks", "patch manifestworks"},
+		},
+		"one that begins and ends": {
+			all:  []auditv1.Event{request("1", agent, "patch", "manifestworks", 200), request("1", agent, "patch", "manifestworks", 200)},
+			want: []string{"patch manifestworks"},
+		},
+		"reads": {
+			all: []auditv1.Event{
+				request("1", agent, "watch", "manifestworks", 200), request("2", agent, "watch", "manifestworks", 200),
+				request("3", agent, "list", "manifestworks", 200), request("4", agent, "list", "manifestworks", 200),
+				request("5", agent, "get", "manifestworks", 200), request("6", agent, "get", "manifestworks", 200),
+			},
+			want: []string{"get manifestworks", "list manifestworks", "watch manifestworks"},
+		},
+		"refused, and granted": {
+			all:  []auditv1.Event{request("1", agent, "patch", "manifestworks", 409), request("2", agent, "patch", "manifestworks", 200)},
+			want: []string{"patch manifestworks"},
+		},
+		"heartbeats": {
+			all:  []auditv1.Event{request("1", agent, "update", "leases", 200), request("2", agent, "update", "leases", 200)},
+			want: []string{"update leases"},
+		},
+		"with a bootstrap token": {
+			all:  []auditv1.Event{request("1", newcomer, "create", "managedclusters", 201)},
+			want: []string{"create managedclusters"},
+		},
+		"of another agent": {
+			all: []auditv1.Event{request("1", "system:open-cluster-management:sim-1:agent", "patch", "manifestworks", 200)},
+		},
+	} {
+		if got := made(test.all, "sim-0"); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", what, got, test.want)
+		}
+	}
 }

@@ -14,8 +14,8 @@ var sections = []section{
 	{
 		title: "Join",
 		method: "All agents start at once with a bootstrap token that the hub approves by itself, and count from there until their cluster is\n" +
-			"Available. The agents are light: they register, report and beat with the code of real ones, over a TLS connection each, and manage\n" +
-			"nothing.",
+			"Available. The hub runs with `--join-limit 100000`: by default, one token has 1,000 clusters waiting at most. The agents are light: they\n" +
+			"register with the code of real ones, over a TLS connection each, report and beat with the same requests, and manage nothing.",
 		figures: []string{"start to all Available", "clusters Available per second", "hub CPU to join, each",
 			"simulator CPU to join, each", "requests to join, each"},
 		distributions: []string{"start to Available, each"},
