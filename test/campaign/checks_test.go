@@ -150,15 +150,72 @@ func TestTargetsOfRequests(t *testing.T) {
 	}
 }
 
+// Where a write has to be stored, one that the hub refuses is no point: the fault comes with the next one of the same name that is stored.
+// Until then, the controllers go on, and get the hub's answers.
+func TestRefusedWritesAreNoPoints(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/namespaces/c1/configmaps/a"
+	step := scenario[0].name
+	for f, test := range map[fault]struct {
+		// want are the answers of the hub to four writes, of which it refuses the first and the third; -1 is a broken connection.
+		want []int
+		// stored are how many of them it stores.
+		stored int
+		ends   bool
+	}{
+		none:     {want: []int{409, 200, 409, 200}, stored: 2},
+		crash:    {want: []int{409, -1, -1, -1}, stored: 1, ends: true},
+		away:     {want: []int{409, -1, -1, -1}, stored: 1, ends: true},
+		lost:     {want: []int{409, -1, 409, 200}, stored: 2},
+		failed:   {want: []int{-1, 409, 200, 409}, stored: 1},
+		conflict: {want: []int{409, 409, 200, 409}, stored: 1},
+	} {
+		asked := 0
+		hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked++; asked%2 == 1 {
+				w.WriteHeader(http.StatusConflict)
+			}
+		}))
+		h := newHistory(plan{fault: f, at: map[string]string{step: "PUT " + path + " #1"}})
+		h.enter(step)
+		l := &life{history: h}
+		l.ctx, l.end = context.WithCancel(t.Context())
+		controller := transport{l, http.DefaultTransport}
+		var got []int
+		for range test.want {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, hub.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := controller.RoundTrip(request)
+			if err != nil {
+				got = append(got, -1)
+				continue
+			}
+			got = append(got, response.StatusCode)
+			_ = response.Body.Close() // it is empty
+		}
+		if !slices.Equal(got, test.want) || len(h.writes[step]) != test.stored || (l.ctx.Err() != nil) != test.ends {
+			t.Errorf("%q: the answers are %v, and %q are points, the controllers have ended: %t; want %v, %d, %t", f, got, h.writes[step],
+				l.ctx.Err() != nil, test.want, test.stored, test.ends)
+		}
+		if err := h.failure(); err != nil || !h.met[step] {
+			t.Errorf("%q: met %t, %v", f, h.met[step], err)
+		}
+		l.end()
+		hub.Close()
+	}
+}
+
 // What a second run has to try are all points that were not met, and no others.
 func TestUnmetPointsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	first, second := scenario[0].name, scenario[1].name
 	r := &run{history: newHistory(plan{fault: crash, at: map[string]string{first: "PUT /a #1", second: "PUT /b #1"}})}
 	r.history.enter(first)
-	r.history.note("", "PUT /a")
+	r.history.try("PUT /a")
 	r.history.enter(second)
-	r.history.note("", "PUT /c")
+	r.history.try("PUT /c")
 	counted := newTally()
 	counted.add(r)
 	counted.unmet[second] = append(counted.unmet[second], "PUT /b #2")

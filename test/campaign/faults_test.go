@@ -63,11 +63,11 @@ type history struct {
 	mu    sync.Mutex
 	step  string
 	count int
-	// times is how often each write was made in the step.
+	// times is how often each write was stored in the step.
 	times map[string]int
-	// writes are those of each step, in their order.
+	// writes are those of each step that the hub has stored, in their order.
 	writes map[string][]string
-	// wrote are the controllers that have made a write.
+	// wrote are the controllers that have made one of these.
 	wrote map[string]bool
 	// deleted are the objects that were deleted in each step, as keys of a store.
 	deleted map[string][]string
@@ -91,21 +91,35 @@ func (h *history) enter(step string) {
 	h.step, h.times = step, map[string]int{}
 }
 
-// note remembers a write of a controller and says what happens to it.
-func (h *history) note(controller, write string) fault {
+// try says what happens to a write that a controller makes. If the hub stores it, it is the next one of its name.
+func (h *history) try(write string) fault {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.wrote[controller] = true
-	h.times[write]++
 	h.count++
-	write = fmt.Sprintf("%s #%d", write, h.times[write])
-	h.writes[h.step] = append(h.writes[h.step], write)
-	if h.plan.at[h.step] != write || h.met[h.step] {
+	if h.met[h.step] || h.plan.at[h.step] != numbered(write, h.times[write]+1) {
 		return none
 	}
 	h.met[h.step] = true
 	return h.plan.fault
 }
+
+// unmeet takes back that the fault of the step has happened.
+func (h *history) unmeet() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.met[h.step] = false
+}
+
+// noteStored remembers a write of a controller that the hub has stored.
+func (h *history) noteStored(controller, write string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote[controller] = true
+	h.times[write]++
+	h.writes[h.step] = append(h.writes[h.step], numbered(write, h.times[write]))
+}
+
+func numbered(write string, times int) string { return fmt.Sprintf("%s #%d", write, times) }
 
 // noteDeletion remembers which object a request has deleted.
 func (h *history) noteDeletion(r *http.Request) {
@@ -151,7 +165,7 @@ func (h *history) failure() error {
 // send has the hub answer a write, and checks the object that the write has left.
 func (h *history) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(r)
-	if err != nil || response.StatusCode >= http.StatusMultipleChoices || !isJSON(response) {
+	if err != nil || !isStored(response) || !isJSON(response) {
 		return response, err
 	}
 	content, err := io.ReadAll(response.Body)
@@ -190,12 +204,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.inFlight.Add(1)
 	defer t.inFlight.Add(-1)
-	switch t.history.note(controllerOf(r.Context()), nameOf(r)) {
-	case crash, away:
-		t.end()
-		return nil, t.store(r)
-	case lost:
-		return nil, t.store(r)
+	switch f := t.history.try(nameOf(r)); f {
+	case crash, away, lost:
+		return t.store(r, f)
 	case failed:
 		return nil, errBroken
 	case conflict:
@@ -208,15 +219,30 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // send has the hub answer a write.
 func (t transport) send(r *http.Request) (*http.Response, error) {
 	response, err := t.history.send(t.next, r)
-	if err == nil && r.Method == http.MethodDelete && response.StatusCode < http.StatusMultipleChoices {
+	if err != nil || !isStored(response) {
+		return response, err
+	}
+	t.history.noteStored(controllerOf(r.Context()), nameOf(r))
+	if r.Method == http.MethodDelete {
 		t.history.noteDeletion(r)
 	}
-	return response, err
+	return response, nil
 }
 
-// store has the hub answer a request, whose answer nobody gets.
-func (t transport) store(r *http.Request) error {
+// isStored tells whether the hub has stored a write, and not refused it.
+func isStored(response *http.Response) bool { return response.StatusCode < http.StatusMultipleChoices }
+
+// store has the hub store a write, whose answer nobody gets. A write that the hub refuses stores nothing: there is no fault, and the
+// controllers get the answer.
+func (t transport) store(r *http.Request, f fault) (*http.Response, error) {
 	response, err := t.send(r.Clone(context.WithoutCancel(r.Context())))
+	if err == nil && !isStored(response) {
+		t.history.unmeet()
+		return response, nil
+	}
+	if f != lost {
+		t.end()
+	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, response.Body)
 		err = errors.Join(err, response.Body.Close())
@@ -224,7 +250,7 @@ func (t transport) store(r *http.Request) error {
 	if err != nil {
 		t.history.fail(err)
 	}
-	return errBroken
+	return nil, errBroken
 }
 
 func refused(r *http.Request) (*http.Response, error) {
