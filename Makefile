@@ -65,6 +65,8 @@ CAMPAIGN ?= .
 POINTS   ?= 0
 FAULTS   ?= crash,away,lost,failed,conflict
 SEED     ?= 1
+# The one write that gets them, as failures name it.
+POINT    ?=
 
 # Where `make charts` has index.yaml look for the archives; next to it, if it is empty.
 CHARTS_URL ?=
@@ -340,7 +342,8 @@ race: build ## Run all tests but those that link an API server under the race de
 
 .PHONY: campaign
 campaign: build ## Put faults at POINTS writes of the hub's controllers in each step of a fleet's life, 0 for all, which takes hours
-	$(GO) test -count=1 -timeout 6h -run '$(CAMPAIGN)' -v ./test/campaign -faults '$(FAULTS)' -points $(POINTS) -seed $(SEED)
+	$(GO) test -count=1 -timeout 6h -run '$(CAMPAIGN)' -v ./test/campaign -faults '$(FAULTS)' -points $(POINTS) -seed $(SEED) \
+		-point '$(POINT)'
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json

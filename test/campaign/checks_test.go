@@ -223,12 +223,68 @@ func TestUnmetPointsAreTriedAgain(t *testing.T) {
 		t.Errorf("of %d points %d were not met, want 2 of 2: %v", counted.planned, counted.missed(), counted.unmet)
 	}
 	var again []string
-	for _, at := range choose(crash, counted.unmet, 0) {
+	for _, at := range choose(crash, counted.unmet, 0, 1) {
 		again = append(again, at[second])
 	}
 	slices.Sort(again)
 	if want := []string{"PUT /b #1", "PUT /b #2"}; !slices.Equal(again, want) {
 		t.Errorf("%q are tried again, want %q", again, want)
+	}
+}
+
+// The same seed chooses the same writes, whichever controller was faster and whatever else was written; another one chooses others.
+func TestChosenWritesAreTheSameAgain(t *testing.T) {
+	t.Parallel()
+	step := scenario[0].name
+	var writes, others []string
+	for i := range 50 {
+		writes = append(writes, numbered(fmt.Sprintf("PUT /%d", i), 1))
+		others = append(others, numbered(fmt.Sprintf("PUT /%d", i), 2))
+	}
+	first := func(writes []string, most, seed int) (all []string) {
+		for _, at := range choose(lost, map[string][]string{step: writes}, most, seed) {
+			all = append(all, at[step])
+		}
+		return all
+	}
+	want := first(writes, 50, 1)
+	backward := slices.Clone(writes)
+	slices.Reverse(backward)
+	other := func(write string) bool { return !slices.Contains(writes, write) }
+	for what, got := range map[string][]string{
+		"in another order": first(backward, 50, 1),
+		"twice":            first(slices.Concat(writes, writes), 0, 1),
+		"among others":     slices.DeleteFunc(first(slices.Concat(others, writes), 0, 1), other),
+	} {
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q are chosen, want %q", what, got, want)
+		}
+	}
+	if few := first(writes, 3, 1); !slices.Equal(few, want[:3]) {
+		t.Errorf("of 3, %q are chosen, want %q", few, want[:3])
+	}
+	if got := first(writes, 50, 2); slices.Equal(got, want) {
+		t.Errorf("another seed chooses the same ones, %q", got)
+	}
+}
+
+// What a failure names can be given to the flag -point.
+func TestPointsAreReadAsFailuresNameThem(t *testing.T) {
+	t.Parallel()
+	const write = "PUT /apis/example.com/v1/things/a=b #2"
+	r := &run{history: newHistory(plan{fault: lost, at: map[string]string{"sets": write}})}
+	for i, want := range []string{"no fault", `lost at "sets=` + write + `"`, `lost at "sets=` + write + `"`} {
+		if got := r.disturbance(i); got != want {
+			t.Errorf("step %d: %s, want %s", i, got, want)
+		}
+	}
+	if got, err := parsePoint(pointOf("sets", write)); err != nil || len(got) != 1 || got["sets"] != write {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, text := range []string{"sets", "nowhere=" + write, write} {
+		if got, err := parsePoint(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q has to be a step", text)) {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
 	}
 }
 

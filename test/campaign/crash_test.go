@@ -1,6 +1,8 @@
 package campaign
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,6 +22,7 @@ var (
 	with   = flag.String("faults", "", "the faults, with commas, out of crash, away, lost, failed and conflict")
 	points = flag.Int("points", 1, "how many writes of each step of the scenario get each fault; 0 is all of them")
 	seed   = flag.Int("seed", 1, "which writes these are; the same ones for the same number")
+	point  = flag.String("point", "", "the one write that gets each fault, as failures name it, such as 'join=PUT /api/v1/namespaces/c1 #1'")
 )
 
 const (
@@ -58,7 +61,11 @@ func TestFaults(t *testing.T) {
 		if !slices.Contains(faults, f) {
 			t.Fatalf("-faults: %q is no fault; use some of %v", name, faults)
 		}
-		c.try(t, f, undisturbed)
+		plans, err := chosen(f, undisturbed.history.writes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.try(t, f, plans, undisturbed)
 	}
 }
 
@@ -89,16 +96,16 @@ func (c *campaign) checkLeavesNothing(t *testing.T, undisturbed *run) {
 }
 
 // try puts a fault at each chosen write, and once more at those that were not met.
-func (c *campaign) try(t *testing.T, f fault, undisturbed *run) {
+func (c *campaign) try(t *testing.T, f fault, plans []map[string]string, undisturbed *run) {
 	t.Helper()
 	first, again := newTally(), newTally()
-	for i, at := range choose(f, undisturbed.history.writes, *points) {
+	for i, at := range plans {
 		t.Run(fmt.Sprintf("%s/%d", f, i+1), func(t *testing.T) {
 			first.add(c.run(t, plan{fault: f, at: at}, undisturbed))
 		})
 	}
 	// Writes that are made once in the life of a hub come again on another one.
-	for i, at := range choose(f, first.unmet, 0) {
+	for i, at := range choose(f, first.unmet, 0, *seed) {
 		t.Run(fmt.Sprintf("%s/again-%d", f, i+1), func(t *testing.T) {
 			c.spoilt = true
 			again.add(c.run(t, plan{fault: f, at: at}, undisturbed))
@@ -195,31 +202,65 @@ func (c *campaign) start(t *testing.T) {
 	c.spoilt = false
 }
 
+// chosen are the writes that get a fault in each run, by step: the one of the flag -point, or some of each step.
+func chosen(f fault, writes map[string][]string) ([]map[string]string, error) {
+	if *point == "" {
+		return choose(f, writes, *points, *seed), nil
+	}
+	at, err := parsePoint(*point)
+	return []map[string]string{at}, err
+}
+
+// parsePoint reads a point as pointOf writes it.
+func parsePoint(text string) (map[string]string, error) {
+	name, write, found := strings.Cut(text, "=")
+	if !found || !slices.ContainsFunc(scenario, func(s step) bool { return s.name == name }) {
+		return nil, fmt.Errorf("-point: %q has to be a step of the scenario, = and a write, such as %q", text,
+			pointOf("join", "PUT /api/v1/namespaces/c1 #1"))
+	}
+	return map[string]string{name: write}, nil
+}
+
+func pointOf(step, write string) string { return step + "=" + write }
+
 // choose spreads faults over the writes of each step. A run has one in each step, or in every other one where users take the steps between
 // them while the controllers are away. most is how many writes of each step get one; 0 is all.
-func choose(f fault, writes map[string][]string, most int) (plans []map[string]string) {
+func choose(f fault, writes map[string][]string, most, seed int) (plans []map[string]string) {
+	all := map[string][]string{}
+	for name, written := range writes {
+		may := shuffled(slices.DeleteFunc(slices.Clone(written), func(write string) bool { return !f.may(write) }), seed)
+		if most > 0 {
+			may = may[:min(len(may), most)]
+		}
+		all[name] = may
+	}
 	for i := 0; ; i++ {
 		even, odd := map[string]string{}, map[string]string{}
 		for k, s := range scenario {
-			all := slices.DeleteFunc(slices.Clone(writes[s.name]), func(write string) bool { return !f.may(write) })
-			n := len(all)
-			if most > 0 {
-				n = min(n, most)
-			}
-			if i >= n {
+			if i >= len(all[s.name]) {
 				continue
 			}
 			at := even
 			if f == away && k%2 == 1 {
 				at = odd
 			}
-			at[s.name] = all[(*seed+i*len(all)/n)%len(all)]
+			at[s.name] = all[s.name][i]
 		}
 		if len(even)+len(odd) == 0 {
 			return plans
 		}
 		plans = append(plans, slices.DeleteFunc([]map[string]string{even, odd}, func(at map[string]string) bool { return len(at) == 0 })...)
 	}
+}
+
+// shuffled are some writes, each once, in an order that depends on the seed and on themselves: it is the same whichever controller was
+// faster, and whatever other writes there are.
+func shuffled(writes []string, seed int) []string {
+	slices.SortFunc(writes, func(a, b string) int {
+		x, y := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, a)), sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, b))
+		return bytes.Compare(x[:], y[:])
+	})
+	return slices.Compact(writes)
 }
 
 // run is one life of the fleet, on a hub with as many lives as its crashes give it.
@@ -344,8 +385,8 @@ func (r *run) awaitEnd(t *testing.T, i int) store {
 			r.checkDeletions(t, i)
 			return have
 		case time.Since(r.since) > patience:
-			t.Fatalf("%s of %q in step %q: the hub stores something else than without it:\n%s", r.history.plan.fault,
-				r.history.plan.at[s.name], s.name, difference(want, have, r.kept))
+			t.Fatalf("step %q, %s: the hub stores something else than without faults:\n%s", s.name, r.disturbance(i),
+				difference(want, have, r.kept))
 		}
 	}
 	return nil
@@ -359,9 +400,19 @@ func (r *run) checkDeletions(t *testing.T, i int) {
 	r.lastEnded = i
 	keys := recreated(r.undisturbed.stores[i], r.history.deletions(steps), r.undisturbed.history.deletions(steps))
 	if len(keys) > 0 {
-		t.Fatalf("%s of %q in step %q: the controllers have deleted what they leave alone without it, and it was made again:\n%s",
-			r.history.plan.fault, r.history.plan.at[scenario[i].name], scenario[i].name, strings.Join(keys, "\n"))
+		t.Fatalf("step %q, %s: the controllers have deleted what they leave alone without faults, and it was made again:\n%s",
+			scenario[i].name, r.disturbance(i), strings.Join(keys, "\n"))
 	}
+}
+
+// disturbance names the last fault up to a step.
+func (r *run) disturbance(i int) string {
+	for _, s := range slices.Backward(scenario[:i+1]) {
+		if write, planned := r.history.plan.at[s.name]; planned {
+			return fmt.Sprintf("%s at %q", r.history.plan.fault, pointOf(s.name, write))
+		}
+	}
+	return "no fault"
 }
 
 // rests has the agents do what there is to do, and tells whether neither they nor the controllers have had anything to do for a while.
