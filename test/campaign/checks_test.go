@@ -288,6 +288,51 @@ func TestPointsAreReadAsFailuresNameThem(t *testing.T) {
 	}
 }
 
+// A step ends when nobody does anything and the hub stores what it should. It fails if that does not come: soon where nobody does anything,
+// and after a while where controllers undo each other's writes for ever.
+func TestStepsEnd(t *testing.T) {
+	t.Parallel()
+	one, other := store{"a": "1"}, store{"a": "2"}
+	for what, test := range map[string]struct {
+		look look
+		want verdict
+	}{
+		"as it should be":            {look: look{want: one, have: one, rests: true}, want: ended},
+		"as it should be, busy":      {look: look{want: one, have: one}, want: goesOn},
+		"something else":             {look: look{want: one, have: other, rests: true, resting: patience}, want: goesOn},
+		"something else for long":    {look: look{want: one, have: other, rests: true, resting: patience + 1}, want: differs},
+		"busy for long":              {look: look{want: one, have: one, lasting: longestStep + 1}, want: restless},
+		"busy with pauses for long":  {look: look{want: one, have: other, rests: true, lasting: longestStep + 1}, want: restless},
+		"as it should be after long": {look: look{want: one, have: one, rests: true, lasting: longestStep + 1}, want: ended},
+		"undisturbed, first look":    {look: look{have: one, rests: true}, want: goesOn},
+		"undisturbed, the same":      {look: look{before: one, have: one, rests: true}, want: ended},
+		"undisturbed, changed":       {look: look{before: other, have: one, rests: true, resting: patience + 1}, want: goesOn},
+		"undisturbed, going":         {look: look{before: one, have: one, rests: true, going: true}, want: goesOn},
+		"undisturbed, for long":      {look: look{before: other, have: one, rests: true, lasting: longestStep + 1}, want: restless},
+	} {
+		if got := test.look.verdict(nil); got != test.want {
+			t.Errorf("%s: verdict %d, want %d", what, got, test.want)
+		}
+	}
+}
+
+// What is written again and again in a step is named, whether or not the hub stores it.
+func TestBusiestWrites(t *testing.T) {
+	t.Parallel()
+	h := newHistory(plan{})
+	h.enter(scenario[0].name)
+	h.try("PUT /before")
+	h.enter(scenario[1].name)
+	for i := range 7 {
+		for range i {
+			h.try(fmt.Sprintf("PUT /%d", i))
+		}
+	}
+	if got, want := h.busiest(), "PUT /6, 6 times\nPUT /5, 5 times\nPUT /4, 4 times\nPUT /3, 3 times\nPUT /2, 2 times"; got != want {
+		t.Errorf("%s; want\n%s", got, want)
+	}
+}
+
 // A work counts as unfinished from the moment the hub writes it until its agent reports about what was written.
 func TestUnfinishedWorks(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,8 @@ const (
 	longPause = 1500 * time.Millisecond
 	// patience is how long nothing happens before what is stored is taken for the end.
 	patience = 15 * time.Second
+	// longestStep is how long a step may take: controllers that come to an end have done so by then, however slow the machine is.
+	longestStep = 5 * time.Minute
 	// poll is how often the test looks.
 	poll = 25 * time.Millisecond
 	// mostUnmet is the largest share of the points that may never be met: how often some writes are made depends on how events fall together.
@@ -357,7 +359,8 @@ func (r *run) awaitEnd(t *testing.T, i int) store {
 		want = r.undisturbed.stores[i]
 	}
 	mayWait := r.history.plan.fault == away && i+1 < len(scenario) && !scenario[i+1].needsLast
-	r.since = time.Now()
+	began := time.Now()
+	r.since = began
 	ticks := time.NewTicker(poll)
 	defer ticks.Stop()
 	var before store
@@ -369,33 +372,83 @@ func (r *run) awaitEnd(t *testing.T, i int) store {
 		if r.life.ctx.Err() != nil {
 			r.revive(t)
 		}
-		if !r.rests(t, s) {
+		l := look{want: want, before: before, rests: r.rests(t, s), lasting: time.Since(began)}
+		if !l.rests && l.lasting <= longestStep {
 			continue
 		}
-		have, going, err := r.reader.read(t.Context())
-		if err != nil {
+		var err error
+		if l.have, l.going, err = r.reader.read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		switch {
-		case want == nil && !going && maps.Equal(before, have):
-			return have
-		case want == nil: // the API server itself may have something to do, which is not observed
-			before, r.since = have, time.Now().Add(pause-longPause)
-		case difference(want, have, r.kept) == "":
+		l.resting = time.Since(r.since)
+		switch l.verdict(r.kept) {
+		case ended:
 			r.checkDeletions(t, i)
-			return have
-		case time.Since(r.since) > patience:
-			t.Fatalf("step %q, %s: the hub stores something else than without faults:\n%s", s.name, r.disturbance(i),
-				difference(want, have, r.kept))
+			return l.have
+		case restless:
+			t.Fatalf("step %q, %s: it has not ended after %v. The controllers wrote most:\n%s\nThe hub stores something else than it should:\n%s",
+				s.name, r.disturbance(i), longestStep, r.history.busiest(), l.difference(r.kept))
+		case differs:
+			t.Fatalf("step %q, %s: the hub stores something else than without faults:\n%s", s.name, r.disturbance(i), l.difference(r.kept))
+		}
+		if want == nil { // the API server itself may have something to do, which is not observed
+			before, r.since = l.have, time.Now().Add(pause-longPause)
 		}
 	}
 	return nil
+}
+
+// look is what the test sees of a step at a moment.
+type look struct {
+	// want is what the undisturbed run has stored at the end of the step; nil in itself. before is what the hub stored at the last look.
+	want, before, have store
+	// rests tells whether nobody has had anything to do for a while, and going whether a namespace is still going.
+	rests, going bool
+	// resting is for how long nobody has had anything to do, and lasting how long the step takes already.
+	resting, lasting time.Duration
+}
+
+type verdict int
+
+const (
+	goesOn verdict = iota
+	ended
+	// differs is that nobody does anything about what the hub should not store.
+	differs
+	// restless is that somebody always does something.
+	restless
+)
+
+func (l look) verdict(kept map[string]bool) verdict {
+	switch {
+	case l.rests && l.want == nil && !l.going && maps.Equal(l.before, l.have):
+		return ended
+	case l.rests && l.want != nil && l.difference(kept) == "":
+		return ended
+	case l.lasting > longestStep:
+		return restless
+	case l.rests && l.want != nil && l.resting > patience:
+		return differs
+	default:
+		return goesOn
+	}
+}
+
+// difference is what is stored and should not be; in the undisturbed run, what has changed.
+func (l look) difference(kept map[string]bool) string {
+	if l.want == nil {
+		return difference(l.before, l.have, nil)
+	}
+	return difference(l.want, l.have, kept)
 }
 
 // checkDeletions fails if the controllers have deleted and made again what is there at the end of a step. Agents would have taken it off
 // their clusters meanwhile.
 func (r *run) checkDeletions(t *testing.T, i int) {
 	t.Helper()
+	if r.undisturbed == nil {
+		return
+	}
 	steps := scenario[r.lastEnded+1 : i+1]
 	r.lastEnded = i
 	keys := recreated(r.undisturbed.stores[i], r.history.deletions(steps), r.undisturbed.history.deletions(steps))

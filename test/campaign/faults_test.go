@@ -2,13 +2,16 @@ package campaign
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -63,8 +66,8 @@ type history struct {
 	mu    sync.Mutex
 	step  string
 	count int
-	// times is how often each write was stored in the step.
-	times map[string]int
+	// tried is how often each write was made in the step, and times how often it was stored.
+	tried, times map[string]int
 	// writes are those of each step that the hub has stored, in their order.
 	writes map[string][]string
 	// wrote are the controllers that have made one of these.
@@ -88,7 +91,7 @@ func newHistory(p plan) *history {
 func (h *history) enter(step string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.step, h.times = step, map[string]int{}
+	h.step, h.tried, h.times = step, map[string]int{}, map[string]int{}
 }
 
 // try says what happens to a write that a controller makes. If the hub stores it, it is the next one of its name.
@@ -96,6 +99,7 @@ func (h *history) try(write string) fault {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count++
+	h.tried[write]++
 	if h.met[h.step] || h.plan.at[h.step] != numbered(write, h.times[write]+1) {
 		return none
 	}
@@ -141,6 +145,21 @@ func (h *history) deletions(steps []step) (keys []string) {
 		keys = append(keys, h.deleted[s.name]...)
 	}
 	return keys
+}
+
+// busiest are the writes that were made most often in the step.
+func (h *history) busiest() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const most = 5
+	writes := slices.SortedFunc(maps.Keys(h.tried), func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.tried[b], h.tried[a]), cmp.Compare(a, b))
+	})
+	lines := make([]string, 0, most)
+	for _, write := range writes[:min(len(writes), most)] {
+		lines = append(lines, fmt.Sprintf("%s, %d times", write, h.tried[write]))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (h *history) written() int {
