@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -448,6 +449,105 @@ metadata: {namespace: apps, name: other}
 		}
 		if err := f.checkDelivery(t.Context()); (err != nil) != test.fails {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Without faults, a set is rolled out, no condition of it is False, and its works were compared with its maxConcurrency.
+func TestSetsAreRolledOut(t *testing.T) {
+	t.Parallel()
+	const key = "apps.web"
+	isTrue := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue}
+	isFalse := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionFalse, Reason: fleet.ReasonProgressing}
+	notApplied := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
+	for what, test := range map[string]struct {
+		conditions []metav1.Condition
+		compared   int
+		want       string
+	}{
+		"rolled out":    {conditions: []metav1.Condition{isTrue}, compared: 3},
+		"on its way":    {conditions: []metav1.Condition{isFalse}, compared: 3, want: "want PlacementRolledOut True"},
+		"not applied":   {conditions: []metav1.Condition{isTrue, notApplied}, compared: 3, want: "and none False"},
+		"nothing known": {compared: 3, want: "want PlacementRolledOut True"},
+		"not compared":  {conditions: []metav1.Condition{isTrue}, want: "no agent has finished a work of ManifestWorkReplicaSet " + key},
+	} {
+		set := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}}
+		set.Status.Conditions = test.conditions
+		f := &fleetOfTest{hub: fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(set).Build()}
+		f.begin(newHistory(plan{}))
+		if err := checkRolledOut(t.Context(), f); err == nil {
+			t.Errorf("%s: no set is known, and nothing is wrong", what)
+		}
+		f.acknowledged[client.ObjectKeyFromObject(set)] = set
+		f.compared[rolloutOf(key)] = test.compared
+		expectProblem(t, what, checkRolledOut(t.Context(), f), test.want)
+	}
+}
+
+// Without faults, the add-on is applied as it is configured on each cluster, and was compared with its maxConcurrency.
+func TestAddOnIsApplied(t *testing.T) {
+	t.Parallel()
+	hash := func(h string) *addonv1beta1.ConfigSpecHash {
+		return &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: "settings"}, SpecHash: h}
+	}
+	applied := addonv1beta1.ConfigReference{DesiredConfig: hash("2"), LastAppliedConfig: hash("2")}
+	for what, test := range map[string]struct {
+		clusters   []string
+		references []addonv1beta1.ConfigReference
+		compared   int
+		want       string
+	}{
+		"applied":        {clusters: []string{"c1", "c2", "c3"}, references: []addonv1beta1.ConfigReference{applied}, compared: 3},
+		"not everywhere": {clusters: []string{"c1", "c2"}, references: []addonv1beta1.ConfigReference{applied}, compared: 3, want: "not found"},
+		"not configured": {clusters: []string{"c1", "c2", "c3"}, compared: 3, want: "each applied as it is desired"},
+		"as before": {clusters: []string{"c1", "c2", "c3"}, compared: 3, want: "each applied as it is desired",
+			references: []addonv1beta1.ConfigReference{{DesiredConfig: hash("2"), LastAppliedConfig: hash("1")}}},
+		"waiting": {clusters: []string{"c1", "c2", "c3"}, compared: 3, want: "each applied as it is desired",
+			references: []addonv1beta1.ConfigReference{{DesiredConfig: hash(""), LastAppliedConfig: hash("")}}},
+		"not compared": {clusters: []string{"c1", "c2", "c3"}, references: []addonv1beta1.ConfigReference{applied},
+			want: "no agent has finished a work of add-on greeter"},
+	} {
+		b := fake.NewClientBuilder().WithScheme(env.Scheme())
+		for _, cluster := range test.clusters {
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOnOfTest}}
+			addOn.Status.ConfigReferences = test.references
+			b = b.WithObjects(addOn)
+		}
+		f := &fleetOfTest{hub: b.Build()}
+		f.begin(newHistory(plan{}))
+		f.compared[rolloutOfAddOn] = test.compared
+		expectProblem(t, what, checkApplied(t.Context(), f), test.want)
+	}
+}
+
+// expectProblem expects an error that says something, or none if that is empty.
+func expectProblem(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want %q", what, err, want)
+	}
+}
+
+// The works that agents finish are compared with the maxConcurrency of their rollout, and others with none.
+func TestRolloutsAreCompared(t *testing.T) {
+	t.Parallel()
+	for label, test := range map[string]struct{ value, want string }{
+		fleet.LabelManifestWorkReplicaSet: {value: "apps.web", want: rolloutOf("apps.web")},
+		fleet.LabelAddOnName:              {value: addOnOfTest, want: rolloutOfAddOn},
+		"example.com/other":               {value: "other"},
+	} {
+		f := &fleetOfTest{hub: fake.NewClientBuilder().WithScheme(env.Scheme()).Build()}
+		f.begin(newHistory(plan{}))
+		w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "a", Labels: map[string]string{label: test.value}}}
+		if err := f.checkRollout(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{}
+		if test.want != "" {
+			want[test.want] = 1
+		}
+		if !maps.Equal(f.compared, want) {
+			t.Errorf("%s: compared are %v, want %v", label, f.compared, want)
 		}
 	}
 }

@@ -332,6 +332,11 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 		if err := c.fleet.checkDelivery(t.Context()); err != nil {
 			t.Fatalf("step %q: %v", s.name, err)
 		}
+		if undisturbed == nil && s.outcome != nil {
+			if err := s.outcome(t.Context(), c.fleet); err != nil {
+				t.Fatalf("step %q, without faults: %v", s.name, err)
+			}
+		}
 	}
 	c.spoilt = false
 	return r

@@ -2,18 +2,23 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	addonconfig "github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
@@ -54,6 +59,54 @@ func (f *fleetOfTest) checkDelivery(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
+}
+
+// checkRolledOut fails if a set of users is not on all of its clusters, or nothing of it was compared with its maxConcurrency.
+func checkRolledOut(ctx context.Context, f *fleetOfTest) error {
+	if len(f.acknowledged) == 0 {
+		return errors.New("the hub has acknowledged no ManifestWorkReplicaSet")
+	}
+	for key := range f.acknowledged {
+		set := &workv1alpha1.ManifestWorkReplicaSet{}
+		if err := f.hub.Get(ctx, key, set); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(set.Status.Conditions, fleet.ConditionPlacementRolledOut) ||
+			slices.ContainsFunc(set.Status.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse }) {
+			return fmt.Errorf("ManifestWorkReplicaSet %s has the conditions %+v, want PlacementRolledOut True, and none False", key,
+				set.Status.Conditions)
+		}
+		if err := f.checkCompared(rolloutOf(fleet.ManifestWorkReplicaSetKey(key.Namespace, key.Name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkApplied fails if the add-on greeter is not applied as it is configured on each cluster, or nothing of it was compared with its
+// maxConcurrency.
+func checkApplied(ctx context.Context, f *fleetOfTest) error {
+	for _, cluster := range []string{"c1", "c2", "c3"} {
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		if err := f.hub.Get(ctx, client.ObjectKey{Namespace: cluster, Name: addOnOfTest}, addOn); err != nil {
+			return err
+		}
+		references := addOn.Status.ConfigReferences
+		if len(references) == 0 || slices.ContainsFunc(references, addonconfig.IsPending) || !progress.IsApplied(addOn) {
+			return fmt.Errorf("ManagedClusterAddOn %s/%s has the configurations %+v, want some, each applied as it is desired", cluster, addOnOfTest,
+				references)
+		}
+	}
+	return f.checkCompared(rolloutOfAddOn)
+}
+
+// checkCompared fails if no work of a rollout was finished in the step: nothing has been compared with the maxConcurrency.
+func (f *fleetOfTest) checkCompared(what string) error {
+	if f.compared[what] == 0 {
+		return fmt.Errorf("no agent has finished a work of %s: nothing is known of its rollout", what)
+	}
+	f.compared[what] = 0
 	return nil
 }
 

@@ -55,6 +55,8 @@ type fleetOfTest struct {
 	alive map[string]bool
 	// acknowledged are the sets of users, as the hub has said that it has stored them.
 	acknowledged map[client.ObjectKey]*workv1alpha1.ManifestWorkReplicaSet
+	// compared is how often the unfinished works of each rollout were compared with its maxConcurrency.
+	compared map[string]int
 }
 
 const agentOfTest = "agent1"
@@ -96,6 +98,7 @@ func (t fleetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // begin begins a run.
 func (f *fleetOfTest) begin(h *history) {
 	f.history, f.alive, f.acknowledged = h, map[string]bool{}, map[client.ObjectKey]*workv1alpha1.ManifestWorkReplicaSet{}
+	f.compared = map[string]int{}
 }
 
 // authority is a certification authority, in PEM.
@@ -404,7 +407,7 @@ func (f *fleetOfTest) work(ctx context.Context, c *clusterv1.ManagedCluster) (ac
 // finished: whatever the controllers do at a time, too many works stay too many until then.
 func (f *fleetOfTest) checkRollout(ctx context.Context, w *workv1.ManifestWork) error {
 	if set := w.Labels[fleet.LabelManifestWorkReplicaSet]; set != "" {
-		return f.checkWorks(ctx, "ManifestWorkReplicaSet "+set, client.MatchingLabels{fleet.LabelManifestWorkReplicaSet: set})
+		return f.checkWorks(ctx, rolloutOf(set), client.MatchingLabels{fleet.LabelManifestWorkReplicaSet: set})
 	}
 	if w.Labels[fleet.LabelAddOnName] != addOnOfTest {
 		return nil
@@ -413,14 +416,19 @@ func (f *fleetOfTest) checkRollout(ctx context.Context, w *workv1.ManifestWork) 
 	if err := f.hub.List(ctx, addOns); err != nil {
 		return err
 	}
-	const what = "add-on " + addOnOfTest
-	if err := checkConcurrency(what, "ManagedClusterAddOns", unfinishedAddOns(addOns.Items)); err != nil {
+	if err := checkConcurrency(rolloutOfAddOn, "ManagedClusterAddOns", unfinishedAddOns(addOns.Items)); err != nil {
 		return err
 	}
-	return f.checkWorks(ctx, what, client.MatchingLabels{fleet.LabelAddOnName: addOnOfTest})
+	return f.checkWorks(ctx, rolloutOfAddOn, client.MatchingLabels{fleet.LabelAddOnName: addOnOfTest})
 }
 
+// rolloutOf names the rollout of a set, of which works have the label.
+func rolloutOf(label string) string { return "ManifestWorkReplicaSet " + label }
+
+const rolloutOfAddOn = "add-on " + addOnOfTest
+
 func (f *fleetOfTest) checkWorks(ctx context.Context, what string, labels client.MatchingLabels) error {
+	f.compared[what]++
 	works := &workv1.ManifestWorkList{}
 	if err := f.hub.List(ctx, works, labels); err != nil {
 		return err

@@ -19,6 +19,9 @@ type step struct {
 	needsLast bool
 	// until is what the controllers do when time has passed, and not at once; nil is nothing.
 	until func(context.Context, *fleetOfTest) (bool, error)
+	// outcome fails if the controllers have not done what the step is for. The run without faults has to pass it, and all others store the
+	// same; nil is nothing.
+	outcome func(context.Context, *fleetOfTest) error
 }
 
 // scenario is the life of a small fleet, which leaves nothing behind.
@@ -50,15 +53,15 @@ var scenario = []step{
 	{name: "place", act: creates(placements)},
 	{name: "Argo CD", act: creates(gitOps)},
 	{name: "leave Argo CD", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.leaveArgo(ctx) }},
-	{name: "replicate", act: creates(works)},
+	{name: "replicate", act: creates(works), outcome: checkRolledOut},
 	{name: "roll out", needsLast: true, act: patches("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet", "apps", "web",
 		`{"spec":{"manifestWorkTemplate":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default",`+
-			`"name":"web"},"data":{"version":"2"}}]}}}}`)},
-	{name: "add-ons", act: creates(addOns)},
+			`"name":"web"},"data":{"version":"2"}}]}}}}`), outcome: checkRolledOut},
+	{name: "add-ons", act: creates(addOns), outcome: checkApplied},
 	{name: "certify", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.certify(ctx) }},
 	{name: "reconfigure", needsLast: true, act: patches(
 		"addon.open-cluster-management.io/v1alpha1", "AddOnDeploymentConfig", "apps", "settings",
-		`{"spec":{"customizedVariables":[{"name":"GREETING","value":"Good day"}]}}`)},
+		`{"spec":{"customizedVariables":[{"name":"GREETING","value":"Good day"}]}}`), outcome: checkApplied},
 	{name: "accounts", act: creates(accounts), until: gone("authentication.open-cluster-management.io/v1beta1", "ManagedServiceAccount", "c1",
 		"fleeting")},
 	{name: "silence", act: func(ctx context.Context, f *fleetOfTest) error {
