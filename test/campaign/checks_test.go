@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -230,6 +231,47 @@ func TestUnmetPointsAreTriedAgain(t *testing.T) {
 	slices.Sort(again)
 	if want := []string{"PUT /b #1", "PUT /b #2"}; !slices.Equal(again, want) {
 		t.Errorf("%q are tried again, want %q", again, want)
+	}
+}
+
+// Points that are not met count by their share, but for a few; that none was met, always.
+func TestTooManyPointsAreUnmet(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		missed, planned int
+		want            bool
+	}{{0, 0, false}, {0, 1, false}, {1, 1, true}, {1, 2, false}, {2, 3, false}, {3, 10, true}, {3, 30, false}, {4, 30, true}, {30, 30, true}} {
+		if got := tooMany(test.missed, test.planned); got != test.want {
+			t.Errorf("%d of %d: %t, want %t", test.missed, test.planned, got, test.want)
+		}
+	}
+}
+
+// A step that removes objects has not ended while one of them is there.
+func TestRemovedObjectsAreGone(t *testing.T) {
+	t.Parallel()
+	const one = "apiVersion: v1\nkind: Secret\nmetadata: {namespace: apps, name: a}"
+	const other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: b}"
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "a"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	for what, test := range map[string]struct {
+		stored []client.Object
+		want   bool
+	}{
+		"all":       {stored: []client.Object{secret, namespace}},
+		"the first": {stored: []client.Object{secret}},
+		"the last":  {stored: []client.Object{namespace}},
+		"none":      {want: true},
+	} {
+		f := &fleetOfTest{hub: fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(test.stored...).Build()}
+		for _, until := range []func(context.Context, *fleetOfTest) (bool, error){
+			removed(one + "\n---\n" + other), removed(one, objectOf("v1", "Namespace", "", "b")),
+			gone(objectOf("v1", "Secret", "apps", "a"), objectOf("v1", "Namespace", "", "b")),
+		} {
+			if got, err := until(t.Context(), f); got != test.want || err != nil {
+				t.Errorf("%s is there: %t, %v; want %t", what, got, err, test.want)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,7 +53,8 @@ var scenario = []step{
 	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx) }},
 	{name: "place", act: creates(placements)},
 	{name: "Argo CD", act: creates(gitOps)},
-	{name: "leave Argo CD", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.leaveArgo(ctx) }},
+	{name: "leave Argo CD", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.leaveArgo(ctx) },
+		until: removed(gitOps)},
 	{name: "replicate", act: creates(works), outcome: checkRolledOut},
 	{name: "roll out", needsLast: true, act: patches("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet", "apps", "web",
 		`{"spec":{"manifestWorkTemplate":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default",`+
@@ -62,8 +64,8 @@ var scenario = []step{
 	{name: "reconfigure", needsLast: true, act: patches(
 		"addon.open-cluster-management.io/v1alpha1", "AddOnDeploymentConfig", "apps", "settings",
 		`{"spec":{"customizedVariables":[{"name":"GREETING","value":"Good day"}]}}`), outcome: checkApplied},
-	{name: "accounts", act: creates(accounts), until: gone("authentication.open-cluster-management.io/v1beta1", "ManagedServiceAccount", "c1",
-		"fleeting")},
+	{name: "accounts", act: creates(accounts), until: gone(objectOf(
+		"authentication.open-cluster-management.io/v1beta1", "ManagedServiceAccount", "c1", "fleeting"))},
 	{name: "silence", act: func(ctx context.Context, f *fleetOfTest) error {
 		delete(f.alive, "c2")
 		return f.setLease(ctx, "c2", 1)
@@ -80,11 +82,12 @@ var scenario = []step{
 	}},
 	{name: "narrow", act: patches("cluster.open-cluster-management.io/v1beta1", "Placement", "apps", "all",
 		`{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchLabels":{"size":"large"}}}}]}}`)},
-	{name: "leave", act: deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", "c2")},
-	{name: "remove accounts", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, accounts) }},
-	{name: "remove add-ons", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, addOns) }},
-	{name: "remove works", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, works) }},
-	{name: "remove placements", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, placements) }},
+	{name: "leave", act: deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", "c2"), until: gone(clusterOf("c2"))},
+	{name: "remove accounts", act: removes(accounts), until: removed(accounts)},
+	{name: "remove add-ons", act: removes(addOns), until: removed(addOns, installationOf("c1", addOnOfTest),
+		installationOf("c1", "plain"), installationOf("c3", addOnOfTest), installationOf("c3", "plain"))},
+	{name: "remove works", act: removes(works), until: removed(works)},
+	{name: "remove placements", act: removes(placements), until: removed(placements)},
 	{name: "all leave", act: func(ctx context.Context, f *fleetOfTest) error {
 		for _, name := range []string{"c1", "c3"} {
 			if err := deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", name)(ctx, f); err != nil {
@@ -92,8 +95,8 @@ var scenario = []step{
 			}
 		}
 		return f.removeRequests(ctx)
-	}},
-	{name: "remove sets", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, setsAndNamespace) }},
+	}, until: gone(clusterOf("c1"), clusterOf("c3"))},
+	{name: "remove sets", act: removes(setsAndNamespace), until: removed(setsAndNamespace)},
 	// Those of clusters stay for administrators to remove.
 	{name: "remove namespaces", act: func(ctx context.Context, f *fleetOfTest) error {
 		for _, name := range []string{"c1", "c2", "c3"} {
@@ -343,12 +346,39 @@ func deletes(version, kind, namespace, name string) func(context.Context, *fleet
 	}
 }
 
-// gone tells whether an object is not there any more.
-func gone(version, kind, namespace, name string) func(context.Context, *fleetOfTest) (bool, error) {
+func removes(documents string) func(context.Context, *fleetOfTest) error {
+	return func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, documents) }
+}
+
+// removed tells whether none of some objects is there any more, nor what is made of them.
+func removed(documents string, made ...*unstructured.Unstructured) func(context.Context, *fleetOfTest) (bool, error) {
 	return func(ctx context.Context, f *fleetOfTest) (bool, error) {
-		err := f.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, objectOf(version, kind, namespace, name))
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		objects, err := parse(documents)
+		if err != nil {
+			return false, err
+		}
+		return gone(append(objects, made...)...)(ctx, f)
 	}
+}
+
+// gone tells whether none of some objects is there any more.
+func gone(objects ...*unstructured.Unstructured) func(context.Context, *fleetOfTest) (bool, error) {
+	return func(ctx context.Context, f *fleetOfTest) (bool, error) {
+		for _, o := range objects {
+			if err := f.hub.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()); !apierrors.IsNotFound(err) {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+}
+
+func clusterOf(name string) *unstructured.Unstructured {
+	return objectOf("cluster.open-cluster-management.io/v1", "ManagedCluster", "", name)
+}
+
+func installationOf(cluster, addOn string) *unstructured.Unstructured {
+	return objectOf("addon.open-cluster-management.io/v1alpha1", "ManagedClusterAddOn", cluster, addOn)
 }
 
 // live has these clusters have agents.
