@@ -73,6 +73,71 @@ func TestRecreatedObjectsAreSeen(t *testing.T) {
 	}
 }
 
+// A controller that takes a manifest out of a work and puts it back leaves the same behind as one that leaves it alone: it is seen by the
+// versions between, in whichever order the answers come.
+func TestManifestsThatArePutBackAreSeen(t *testing.T) {
+	t.Parallel()
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer hub.Close()
+	const path = "/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks/web"
+	const key = "manifestworks.work.open-cluster-management.io/c1/web"
+	const one = key + ": ConfigMap default/a"
+	work := func(uid, version string, manifests ...string) string {
+		var listed []string
+		for _, m := range manifests {
+			gv, name, _ := strings.Cut(m, " ")
+			listed = append(listed, fmt.Sprintf(`{"apiVersion":%q,"kind":"ConfigMap","metadata":{"namespace":"default","name":%q}}`, gv, name))
+		}
+		return fmt.Sprintf(`{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"namespace":"c1","name":"web",`+
+			`"uid":%q,"resourceVersion":%q},"spec":{"workload":{"manifests":[%s]}}}`, uid, version, strings.Join(listed, ","))
+	}
+	for what, test := range map[string]struct {
+		answers       []string
+		gone          bool
+		withoutFaults []string
+		want          []string
+	}{
+		"left alone":         {answers: []string{work("1", "1", "v1 a"), work("1", "2", "v1 a", "v1 b")}},
+		"taken out":          {answers: []string{work("1", "1", "v1 a", "v1 b"), work("1", "2", "v1 b")}},
+		"in another version": {answers: []string{work("1", "1", "v1 a"), work("1", "2", "v2 a")}},
+		"put back":           {answers: []string{work("1", "1", "v1 a"), work("1", "2"), work("1", "3", "v1 a")}, want: []string{one}},
+		"put back, an answer is late": {
+			answers: []string{work("1", "1", "v1 a"), work("1", "9"), work("1", "2", "v1 a"), work("1", "10", "v1 a")},
+			want:    []string{one},
+		},
+		"put back without faults, too": {answers: []string{work("1", "1", "v1 a"), work("1", "2"), work("1", "3", "v1 a")},
+			withoutFaults: []string{one}},
+		"put back, and deleted": {answers: []string{work("1", "1", "v1 a"), work("1", "2"), work("1", "3", "v1 a")}, gone: true},
+		"another work":          {answers: []string{work("1", "1", "v1 a"), work("2", "2"), work("2", "3", "v1 a")}},
+	} {
+		h := newHistory(plan{})
+		h.enter(scenario[0].name)
+		controller := transport{&life{history: h, ctx: t.Context()}, http.DefaultTransport}
+		for _, answer := range test.answers {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, hub.URL+path, strings.NewReader(answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := controller.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close() // it has been read
+		}
+		end := store{key: ""}
+		if test.gone {
+			end = store{}
+		}
+		got := recreated(h.listed(end), h.drops(scenario[:1]), test.withoutFaults)
+		if !slices.Equal(got, test.want) || h.failure() != nil {
+			t.Errorf("%s: %q is seen, %v; want %q", what, got, h.failure(), test.want)
+		}
+	}
+}
+
 // What users, agents and controllers write never says that less was observed than an earlier version of the object, in whichever order the
 // answers come. Whoever writes gets the answer all the same.
 func TestObservedGenerationsNeverGoBack(t *testing.T) {

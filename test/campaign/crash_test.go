@@ -455,8 +455,8 @@ func (l look) difference(kept map[string]bool) string {
 	return difference(l.want, l.have, kept)
 }
 
-// checkDeletions fails if the controllers have deleted and made again what is there at the end of a step. Agents would have taken it off
-// their clusters meanwhile.
+// checkDeletions fails if the controllers have deleted and made again what is there at the end of a step, or have taken it out of a work
+// and put it back. Agents would have taken it off their clusters meanwhile.
 func (r *run) checkDeletions(t *testing.T, i int) {
 	t.Helper()
 	if r.undisturbed == nil {
@@ -464,7 +464,9 @@ func (r *run) checkDeletions(t *testing.T, i int) {
 	}
 	steps := scenario[r.lastEnded+1 : i+1]
 	r.lastEnded = i
-	keys := recreated(r.undisturbed.stores[i], r.history.deletions(steps), r.undisturbed.history.deletions(steps))
+	end := r.undisturbed.stores[i]
+	keys := slices.Concat(recreated(end, r.history.deletions(steps), r.undisturbed.history.deletions(steps)),
+		recreated(r.history.listed(end), r.history.drops(steps), r.undisturbed.history.drops(steps)))
 	if len(keys) > 0 {
 		t.Fatalf("step %q, %s: the controllers have deleted what they leave alone without faults, and it was made again:\n%s",
 			scenario[i].name, r.disturbance(i), strings.Join(keys, "\n"))

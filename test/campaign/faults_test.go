@@ -74,6 +74,9 @@ type history struct {
 	wrote map[string]bool
 	// deleted are the objects that were deleted in each step, as keys of a store.
 	deleted map[string][]string
+	// works are the manifests of each ManifestWork, by its key in a store, and dropped those that were taken out in each step.
+	works   map[string]contents
+	dropped map[string][]string
 	// met are the steps whose fault has happened.
 	met map[string]bool
 	// observed is what was last said about each observed generation of an object.
@@ -84,7 +87,7 @@ type history struct {
 
 func newHistory(p plan) *history {
 	return &history{plan: p, writes: map[string][]string{}, wrote: map[string]bool{}, deleted: map[string][]string{},
-		met: map[string]bool{}, observed: map[observer]observation{}}
+		works: map[string]contents{}, dropped: map[string][]string{}, met: map[string]bool{}, observed: map[observer]observation{}}
 }
 
 // enter begins a step.
@@ -138,11 +141,16 @@ func (h *history) noteDeletion(r *http.Request) {
 }
 
 // deletions are those of some steps.
-func (h *history) deletions(steps []step) (keys []string) {
+func (h *history) deletions(steps []step) []string { return h.of(steps, h.deleted) }
+
+// drops are the manifests that were taken out of works in some steps.
+func (h *history) drops(steps []step) []string { return h.of(steps, h.dropped) }
+
+func (h *history) of(steps []step, byStep map[string][]string) (keys []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range steps {
-		keys = append(keys, h.deleted[s.name]...)
+		keys = append(keys, byStep[s.name]...)
 	}
 	return keys
 }
@@ -194,7 +202,7 @@ func (h *history) send(next http.RoundTripper, r *http.Request) (*http.Response,
 	response.Body = io.NopCloser(bytes.NewReader(content))
 	o := &unstructured.Unstructured{}
 	if err = o.UnmarshalJSON(content); err == nil {
-		err = h.checkObserved(o)
+		err = errors.Join(h.checkObserved(o), h.noteManifests(o))
 	}
 	if err != nil {
 		h.fail(fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err))
