@@ -62,6 +62,9 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 
 // create applies the whole manifest, and gives up the fields to ignore then: not after a dry run, which has made no object.
 func (s *serverSide) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	if err := s.check(ctx, s.full); err != nil {
+		return nil, err
+	}
 	live, err := s.apply(ctx, s.full)
 	if err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (w *writer) replace(ctx context.Context, merged *unstructured.Unstructured)
 	return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
 }
 
-// check fails if the executor may not make this of an object that exists.
+// check fails if the executor may not have the object be this.
 func (w *writer) check(ctx context.Context, result *unstructured.Unstructured) error {
 	if w.checkResult == nil {
 		return nil
@@ -144,7 +144,11 @@ func (w *writer) createUnseen(ctx context.Context, t *task) (*unstructured.Unstr
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	return t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) {
 		t.presence = conditions.Unknown // an API server that refuses may not have read the object
-		return w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		object := manifest.ForCreate(t.required)
+		if err := w.check(ctx, object); err != nil {
+			return nil, err
+		}
+		return w.resource.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
 	})
 }
 

@@ -123,6 +123,32 @@ func TestResultIsChecked(t *testing.T) {
 	}
 }
 
+// WK-33: what does not exist is not made if the executor may not make it.
+func TestCreationIsChecked(t *testing.T) {
+	t.Parallel()
+	for strategy, write := range map[workv1.UpdateStrategyType]func(*writer, context.Context, *task) (*unstructured.Unstructured, error){
+		workv1.UpdateStrategyTypeUpdate: (*writer).update, workv1.UpdateStrategyTypeCreateOnly: (*writer).createOnly,
+		workv1.UpdateStrategyTypeServerSideApply: (*writer).serverSideApply,
+	} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			refusal := errors.New("not allowed")
+			objects := (&widgetServer{}).client()
+			w := &writer{resource: objects.Resource(widgets),
+				checkResult: func(context.Context, *unstructured.Unstructured) error { return refusal }}
+			task := appliesServerSide("a", workv1.IgnoreFieldsConditionOnSpokePresent, widgetOf(map[string]any{"color": "red"}), nil)
+			if _, err := write(w, t.Context(), task); !errors.Is(err, refusal) {
+				t.Errorf("got error %v, want %v", err, refusal)
+			}
+			for _, action := range objects.Actions() {
+				if action.GetVerb() != "get" {
+					t.Errorf("the agent has sent %s", action.GetVerb())
+				}
+			}
+		})
+	}
+}
+
 // WK-33: to check a server-side apply takes one dry run more, and none if it is itself a dry run, or looks at ignored fields by one.
 func TestDryRunsOfCheck(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,9 @@
 //
 // The agent has the managed cluster's authorizer review it, and caches for a minute what is allowed. It reviews all names of a
 // resource in a namespace first: one answer then serves all manifests of the kind.
+//
+// Of some kinds, the API server checks more than the verb: what the requester may have them say. These it is asked to try as the account
+// first: roles and bindings at each check, and others, of which it is known by their group, when they are written.
 package executor
 
 import (
@@ -22,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -43,6 +47,23 @@ const unanswered = 10 * time.Second
 var verbs = []string{"get", "create", "update", "patch"}
 
 const rbacGroup = "rbac.authorization.k8s.io"
+
+// ocmDomain is that of the groups of Open Cluster Management, whose admission asks what the requester may do: to use executors, to bind
+// sets, to accept clusters.
+const ocmDomain = ".open-cluster-management.io"
+
+// requesterGroups are other groups with kinds of which API servers and admission check what the requester may have them say.
+var requesterGroups = sets.New(
+	"admissionregistration.k8s.io", // parameters of policies
+	"certificates.k8s.io",          // bundles of signers, and who requests certificates
+	"authorization.openshift.io",   // roles and bindings
+	"about.k8s.io", "multicluster.x-k8s.io", "cluster.core.oam.dev",
+)
+
+// checksRequesters reports whether admission checks of kinds of the group what the requester may have them say.
+func checksRequesters(group string) bool {
+	return strings.HasSuffix(group, ocmDomain) || requesterGroups.Has(group)
+}
 
 // Object is what an executor must be allowed to apply.
 type Object struct {
@@ -151,18 +172,47 @@ func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecut
 	return v, err
 }
 
-// ResultCheck returns what fails if the executor gives away rights that it does not have by what a write makes of the object. If that
-// exists, it is more than the manifest: the fields that this does not name stay, and grant as well. It returns nil if there is nothing to
-// check. The executor is one that Check takes.
+// ResultCheck returns what fails if the executor may not have the object be what a write makes of it: a new one, or one that exists, with
+// its resource version. It returns nil if there is nothing to check. The executor is one that Check takes.
 func (c *Checker) ResultCheck(executor *workv1.ManifestWorkExecutor, o Object) func(context.Context, *unstructured.Unstructured) error {
-	if executor == nil || executor.Subject.ServiceAccount == nil || o.Group != rbacGroup {
+	if executor == nil || executor.Subject.ServiceAccount == nil {
 		return nil
 	}
-	return func(ctx context.Context, result *unstructured.Unstructured) error {
-		o.Content = withoutServerMetadata(result)
-		_, err := c.checkEscalation(ctx, *executor.Subject.ServiceAccount, o)
-		return err
+	account := *executor.Subject.ServiceAccount
+	switch {
+	case o.Group == rbacGroup:
+		return func(ctx context.Context, result *unstructured.Unstructured) error {
+			return c.checkGrants(ctx, account, o, result)
+		}
+	case checksRequesters(o.Group):
+		return func(ctx context.Context, result *unstructured.Unstructured) error {
+			return c.checkAdmission(ctx, account, o, result)
+		}
+	default:
+		return nil
 	}
+}
+
+// checkGrants fails if the executor gives away rights that it does not have. An object that exists is more than the manifest: the fields
+// that this does not name stay, and grant as well. Of a new one, Check has tried all.
+func (c *Checker) checkGrants(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object,
+	result *unstructured.Unstructured) error {
+	if result.GetResourceVersion() == "" {
+		return nil
+	}
+	o.Content = withoutServerMetadata(result)
+	_, err := c.checkEscalation(ctx, account, o)
+	return err
+}
+
+// checkAdmission fails if the executor could not make the write itself. The write follows at once, so nothing is remembered.
+func (c *Checker) checkAdmission(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object,
+	result *unstructured.Unstructured) error {
+	o.Content = result
+	if result.GetResourceVersion() == "" {
+		o.Content = withoutServerMetadata(result)
+	}
+	return c.tryAs(ctx, account, o)
 }
 
 // withoutServerMetadata is an object as it can be created: without the metadata that the API server sets, and without owners and
@@ -276,8 +326,9 @@ func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWo
 	return a.until, err
 }
 
-// tryAs has the API server try, as the account, to make the object. The API server knows the groups of a service account: an agent that
-// named them would need the right to impersonate groups, too, which would make it an administrator.
+// tryAs has the API server try, as the account, to make the object, or to update it if the content has a resource version. The API server
+// knows the groups of a service account: an agent that named them would need the right to impersonate groups, too, which would make it an
+// administrator.
 func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) error {
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: username(account)}
@@ -285,18 +336,37 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	if err != nil {
 		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = as.Resource(o.GroupVersionResource).Namespace(o.Namespace).Create(ctx, manifest.ForCreate(o.Content),
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	resource, dryRun := as.Resource(o.GroupVersionResource).Namespace(o.Namespace), []string{metav1.DryRunAll}
+	if o.Content.GetResourceVersion() != "" {
+		_, err = resource.Update(ctx, o.Content, metav1.UpdateOptions{DryRun: dryRun})
+	} else {
+		_, err = resource.Create(ctx, manifest.ForCreate(o.Content), metav1.CreateOptions{DryRun: dryRun})
+	}
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsForbidden(err) && !isOfNamespace(err, o):
-		return &refusedError{fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; "+
-			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name,
-			o.Resource, err)}
+		return &refusedError{denial(account, o, err)}
+	case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), noDryRun):
+		return fmt.Errorf("try %s %s as ServiceAccount %s/%s, which needs webhooks with sideEffects None or NoneOnDryRun: %w", o.Resource,
+			o.NamespacedName, account.Namespace, account.Name, err)
 	default:
 		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
 	}
+}
+
+// noDryRun is what an API server says of a webhook that it cannot call in a dry run.
+const noDryRun = "does not support dry run"
+
+// denial says what the account lacks of which the API server has refused to try the object.
+func denial(account workv1.ManifestWorkSubjectServiceAccount, o Object, err error) error {
+	if o.Group == rbacGroup {
+		return fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s would give away rights that it does not have; "+
+			"grant it these rights itself, or the verbs escalate and bind on %s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name,
+			o.Resource, err)
+	}
+	return fmt.Errorf("not allowed to apply %s %s: ServiceAccount %s/%s could not do so itself; grant it what is asked for: %w", o.Resource,
+		o.NamespacedName, account.Namespace, account.Name, err)
 }
 
 // isOfNamespace reports whether an object is refused because its namespace takes no more: it is being deleted, or has a quota, which counts

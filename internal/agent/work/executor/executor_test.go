@@ -24,6 +24,16 @@ import (
 	clientgotesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	multiclusterv1alpha2 "github.com/capstan-io/capstan/api/multicluster/v1alpha2"
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	proxyv1alpha1 "github.com/capstan-io/capstan/api/proxy/v1alpha1"
+	rbacv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
@@ -231,5 +241,83 @@ func TestEscalationByResult(t *testing.T) {
 	configMap := Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")}
 	if a.ResultCheck(nil, strong) != nil || a.ResultCheck(deployer, configMap) != nil {
 		t.Error("there is something to check without an executor, or of what grants nothing")
+	}
+}
+
+// WK-33: what admission and the API server check on the requester, they check on the executor: of what is made, and of what an object that
+// exists becomes. A webhook that cannot be called in a dry run is no refusal, and nothing is written all the same.
+func TestRequesterIsChecked(t *testing.T) {
+	t.Parallel()
+	works := workv1.GroupVersion.WithResource("manifestworks")
+	forbidden := apierrors.NewForbidden(works.GroupResource(), "a", errors.New("no"))
+	conflict := apierrors.NewConflict(works.GroupResource(), "a", errors.New("modified"))
+	noDryRun := apierrors.NewBadRequest(`admission webhook "mine.example.com" does not support dry run`)
+	for name, test := range map[string]struct {
+		version        string
+		answer         error
+		method         string
+		fails, refused bool
+		message        string
+	}{
+		"it may make it":       {method: http.MethodPost},
+		"it may change it":     {version: "7", method: http.MethodPut},
+		"it may not make it":   {"", forbidden, http.MethodPost, true, true, "could not do so itself"},
+		"it may not change it": {"7", forbidden, http.MethodPut, true, true, "could not do so itself"},
+		"its executor":         {"7", apierrors.NewBadRequest("spec.executor: no"), http.MethodPut, true, false, "spec.executor: no"},
+		"it exists":            {answer: apierrors.NewAlreadyExists(works.GroupResource(), "a"), method: http.MethodPost},
+		"changed meanwhile":    {"7", conflict, http.MethodPut, true, false, "modified"},
+		"not in a dry run":     {"", noDryRun, http.MethodPost, true, false, "sideEffects None or NoneOnDryRun"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			methods := make(chan string, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				methods <- r.Method
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" {
+					w.WriteHeader(http.StatusTeapot)
+				}
+				if status := apierrors.APIStatus(nil); errors.As(test.answer, &status) {
+					answer := status.Status()
+					answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+					w.WriteHeader(int(answer.Code))
+					_ = json.NewEncoder(w).Encode(&answer)
+					return
+				}
+				_, _ = io.Copy(w, r.Body)
+			}))
+			t.Cleanup(server.Close)
+			a := newAuthorizer()
+			a.config = &rest.Config{Host: server.URL}
+			work := &unstructured.Unstructured{Object: map[string]any{"apiVersion": workv1.GroupVersion.String(), "kind": "ManifestWork",
+				"metadata": map[string]any{"namespace": "ns", "name": "a"}}}
+			work.SetResourceVersion(test.version)
+			check := a.ResultCheck(deployer, Object{GroupVersionResource: works, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}})
+			err := check(t.Context(), work)
+			method := <-methods
+			if (err != nil) != test.fails || IsRefusal(err) != test.refused || method != test.method ||
+				err != nil && !strings.Contains(err.Error(), test.message) {
+				t.Errorf("%s, refused %t: %v", method, IsRefusal(err), err)
+			}
+		})
+	}
+}
+
+// WK-33: of which groups the requester is checked: all those of this API are among them.
+func TestGroupsOfRequesters(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{aboutv1alpha1.GroupVersion.Group, addonv1beta1.GroupVersion.Group, appsv1beta1.GroupVersion.Group,
+		authenticationv1beta1.GroupVersion.Group, clusterv1.GroupVersion.Group, gatewayv1alpha1.GroupVersion.Group,
+		multiclusterv1alpha2.GroupVersion.Group, operatorv1.GroupVersion.Group, proxyv1alpha1.GroupVersion.Group,
+		rbacv1alpha1.GroupVersion.Group, workv1.GroupVersion.Group, "admissionregistration.k8s.io", "certificates.k8s.io",
+		"authorization.openshift.io"} {
+		if !checksRequesters(group) {
+			t.Errorf("%s is left out", group)
+		}
+	}
+	for _, group := range []string{"", "apps", "batch", "open-cluster-management.io.example.com"} {
+		if checksRequesters(group) {
+			t.Errorf("%q is not", group)
+		}
 	}
 }
