@@ -106,6 +106,8 @@ const (
 	// AnnotationEndedJobs on an AppliedManifestWork is which Jobs of the work have ended, in JSON: hashes of their specs by namespace and
 	// name. It is an extension.
 	AnnotationEndedJobs = "capstan.io/ended-jobs"
+	// AnnotationCompletion on an AppliedManifestWork is the status of what is complete of its work, packed. It is an extension.
+	AnnotationCompletion = "capstan.io/completion"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"

@@ -1,13 +1,8 @@
 package appliedmanifestwork
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"slices"
 	"strconv"
 
@@ -42,15 +37,7 @@ func EncodeNamed(named []manifest.Identity) string {
 		lines = append(lines, [4]string{id.GroupVersion().String(), id.Kind, id.Namespace, id.Name})
 	}
 	slices.SortFunc(lines, func(a, b [4]string) int { return slices.Compare(a[:], b[:]) })
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	if err := json.NewEncoder(zip).Encode(slices.Compact(lines)); err != nil {
-		panic(err) // Texts can be encoded, and memory takes them.
-	}
-	if err := zip.Close(); err != nil {
-		panic(err) // The same.
-	}
-	if text := base64.StdEncoding.EncodeToString(packed.Bytes()); len(text) <= maxNamed {
+	if text := pack(slices.Compact(lines)); len(text) <= maxNamed {
 		return text
 	}
 	return ""
@@ -58,16 +45,8 @@ func EncodeNamed(named []manifest.Identity) string {
 
 // Named reads what EncodeNamed wrote from the annotation. What cannot be read names nothing.
 func Named(amw *workv1.AppliedManifestWork) []manifest.Identity {
-	packed, err := base64.StdEncoding.DecodeString(amw.Annotations[fleet.AnnotationManifests])
-	if err != nil {
-		return nil
-	}
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil
-	}
 	var lines [][4]string
-	if err := json.NewDecoder(io.LimitReader(zip, 64<<20)).Decode(&lines); err != nil {
+	if unpack(amw.Annotations[fleet.AnnotationManifests], &lines) != nil {
 		return nil
 	}
 	named := make([]manifest.Identity, 0, len(lines))

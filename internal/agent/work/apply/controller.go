@@ -8,6 +8,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -155,11 +156,18 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return c.finalize(ctx, work)
 	}
 	c.deletions.end(req.Name)
+	if err != nil {
+		return ctrl.Result{}, c.forgetGone(ctx, req.Name)
+	}
+	isNews, err := c.recall(ctx, work)
 	switch {
 	case err != nil:
-		return ctrl.Result{}, c.forgetGone(ctx, req.Name)
+		return ctrl.Result{}, fmt.Errorf("find out what is complete of ManifestWork %s: %w", work.Name, err)
 	case conditions.IsComplete(work):
 		c.forget(work.Name)
+		if isNews {
+			return ctrl.Result{}, c.writeStatus(ctx, work)
+		}
 		return ctrl.Result{}, nil
 	case isDryRun(work):
 		return ctrl.Result{}, c.dryRun(ctx, work)
@@ -188,7 +196,7 @@ func (c *Controller) sync(ctx context.Context, work *workv1.ManifestWork) (ctrl.
 	c.observe(amw.Name, work, last, results, live)
 	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
 	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.prune(ctx, amw, last, results))
-	reportErr := c.report(ctx, work, results, recordErr == nil)
+	reportErr := c.report(ctx, amw, work, results, recordErr == nil)
 	if err := errors.Join(recordErr, reportErr, failures(results)); err != nil {
 		if again := c.untilRequeue(results); again > 0 {
 			c.backlog.requeue(work.Name, again) // what has failed may wait longer

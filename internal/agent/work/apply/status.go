@@ -11,10 +11,15 @@ import (
 )
 
 // report writes the results to the work's status, in one request, if they change it, and records events about what is new. A work is never
-// applied again once its status says that it is complete: that is not written before it is recorded what the work owns.
-func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, recorded bool) error {
+// applied again once its status says that it is complete: that is not written before it is recorded what the work owns, and that it is
+// complete.
+func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork, results []manifestResult,
+	recorded bool) error {
 	changed := transitionsOf(work, results)
 	if c.updateStatus(work, results) && (recorded || !conditions.IsComplete(work)) {
+		if err := c.recordCompletion(ctx, amw, work); err != nil {
+			return err
+		}
 		if err := c.writeStatus(ctx, work); err != nil {
 			return err
 		}

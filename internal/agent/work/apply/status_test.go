@@ -45,7 +45,7 @@ func TestTimesOverGenerations(t *testing.T) {
 	}
 }
 
-// WK-16: a work is not said to be complete before it is recorded what it owns: it is never applied again.
+// WK-16: a work is not said to be complete before it is recorded what it owns, and that it is complete: it is never applied again.
 func TestCompleteIsReportedLast(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -56,10 +56,15 @@ func TestCompleteIsReportedLast(t *testing.T) {
 		r := newReporter(t)
 		r.work.Spec.ManifestConfigs[0].ConditionRules[0].Condition = fleet.ConditionComplete
 		r.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(r.work).WithStatusSubresource(r.work).Build()
+		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
+		r.managed = clientWith(t, amw)
 		r.pass(t, webWith(2))
 		r.work.Status = workv1.ManifestWorkStatus{}
-		if err := r.report(t.Context(), r.work, r.last.results, recorded); err != nil {
+		if err := r.report(t.Context(), amw, r.work, r.last.results, recorded); err != nil {
 			t.Fatal(err)
+		}
+		if written := amw.Annotations[fleet.AnnotationCompletion] != ""; written != recorded {
+			t.Errorf("recorded: %t, and it is written down that the work is complete: %t", recorded, written)
 		}
 		stored := &workv1.ManifestWork{}
 		if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(r.work), stored); err != nil {
