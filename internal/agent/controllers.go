@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy"
 	addonregistration "github.com/capstan-io/capstan/internal/agent/addon/registration"
 	"github.com/capstan-io/capstan/internal/agent/addon/serviceaccount"
+	"github.com/capstan-io/capstan/internal/agent/brokerapi"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
@@ -163,9 +164,10 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return err
 	}
 	clusters := &predecessor.Clusters{Exists: a.bootstrap.ClusterExists, Clock: a.clock}
+	hasAnswered := answeredBy(hub)
 	err = deletion.Register(mgr, deletion.Options{
 		Hub: hub, Applied: managed, Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters,
-		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+		HasAnswered: hasAnswered, GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	})
 	if err != nil {
 		return err
@@ -178,6 +180,14 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	return apply.Register(mgr, apply.Options{ //nolint:contextcheck // a logger is created without a context
 		Hub: hub, Objects: objects, Applied: managed, Observer: observed,
 		Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
-		Executors: executors, Record: record, Clock: a.clock,
+		Executors: executors, Record: record, NamesSources: hasAnswered != nil, Clock: a.clock,
 	})
+}
+
+// answeredBy returns what knows which sources of works have said which they have; nil where there is one source, the hub.
+func answeredBy(hub cluster.Cluster) func(source string, patience time.Duration) (counts, itself bool) {
+	if broker, ok := hub.GetConfig().Transport.(*brokerapi.API); ok && broker.NamesSources {
+		return broker.HasAnswered
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -39,7 +40,9 @@ type Options struct {
 	Cluster string
 	// Source is who the agent is to the broker.
 	Source string
-	Clock  clock.WithTicker
+	// NamesSources reports whether events of works say who sent them, by [cloudevents.ExtensionOriginalSource]: there may be several sources.
+	NamesSources bool
+	Clock        clock.WithTicker
 }
 
 // API serves requests until its context ends. It is an http.RoundTripper.
@@ -136,6 +139,25 @@ func (a *API) check(r *request) error {
 // publish sends an event, and returns the answer of the broker as an error of the API.
 func (a *API) publish(ctx context.Context, event *cloudevents.Event) error {
 	return a.Broker.Publish(ctx, event)
+}
+
+// HasAnswered reports whether a source of works counts as having said which it has, so that what is missing is gone, and whether it has
+// said so itself. One that has not may be away, and is asked again soon. It may as well have no works: sources of the SDK do not answer
+// then. So one that has been silent for the given time, and long enough to answer, counts as having answered.
+func (a *API) HasAnswered(source string, patience time.Duration) (counts, itself bool) {
+	c := a.collections[resourceWorks]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered[source] {
+		return true, true
+	}
+	if !c.withoutWorks[source] && c.isSilentFor(source, max(patience, minSilence)) {
+		c.withoutWorks[source] = true
+	}
+	if !c.withoutWorks[source] {
+		c.askAgain(source)
+	}
+	return c.withoutWorks[source], false
 }
 
 // wake has collections whose subscription waits for its next attempt make it now: another has just succeeded.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,6 +24,11 @@ const (
 	firstResubscription = time.Second
 	// endOfResync is how long a broker that has taken a resync request may send nothing before the end of its answer.
 	endOfResync = 30 * time.Second
+	// askAgainPause is the first pause after sources that have not answered yet are asked again. Each further one is twice as long.
+	askAgainPause = time.Minute
+	// minSilence is how long a source has to be silent at least to count as having no works: it has been asked again by then, and has had the
+	// time to answer.
+	minSilence = 5 * time.Minute
 	// attemptTimeout is how long a reader waits for a subscription and for what the hub has.
 	attemptTimeout = 30 * time.Second
 )
@@ -42,15 +49,36 @@ type connection struct {
 	failure  error
 	attempts int
 	retries  chan struct{}
+	// subscribed is since when there is a subscription, which begins with a question to all sources; zero if there is none.
+	subscribed time.Time
+	// answered are the sources that have answered a resync request, and silent has one that has not, and is to be asked again.
+	answered map[string]bool
+	silent   chan string
+	// heardFrom is when the last event of a source came, and withoutWorks are those that count as having no works, as none came for long.
+	heardFrom    map[string]time.Time
+	withoutWorks map[string]bool
+	// markPrefix is how the marks of all resync requests begin.
+	markPrefix string
 	// asked has the UIDs of what the last resync request was about, as far as the hub has not sent it since.
 	asked map[string]bool
 }
 
-func (c *connection) init() { c.retries = make(chan struct{}, 1) }
+func (c *connection) init() {
+	c.retries, c.silent, c.answered = make(chan struct{}, 1), make(chan string, 1), map[string]bool{}
+	c.heardFrom, c.withoutWorks = map[string]time.Time{}, map[string]bool{}
+	c.markPrefix = cloudevents.EndMark + uuid.NewString() + "-"
+}
 
 func (c *connection) retryNow() {
 	select {
 	case c.retries <- struct{}{}:
+	default:
+	}
+}
+
+func (c *connection) askAgain(source string) {
+	select {
+	case c.silent <- source:
 	default:
 	}
 }
@@ -127,7 +155,7 @@ func (c *collection) follow(ctx context.Context) {
 func (c *collection) ended(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.live, c.failure = false, err
+	c.live, c.failure, c.subscribed = false, err, time.Time{}
 	c.attempts++
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied ||
 		code == codes.Unavailable && refusesCertificate(err.Error()) {
@@ -146,27 +174,90 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	defer subscription.Close()
 	c.emptyHurried()
 	c.forgetDeleted()
-	resync := c.startResync(ctx, subscription)
-	defer func() { resync.end() }()
+	c.began()
+	latest := &latestResync{resync: c.startResync(ctx, subscription)}
+	defer latest.end()
+	subscribed, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.repeatResync(subscribed, subscription, latest)
 	for {
 		event, err := subscription.Receive()
 		if err != nil {
 			return lived, err
 		}
+		c.noteSender(event)
+		resync := latest.get()
 		resync.hear()
 		if resync.isEnd(event) {
+			c.noteAnswer(event)
 			c.synced(resync)
 			lived = true
+			continue
+		}
+		if c.isEndOfEarlier(event) {
+			c.noteAnswer(event)
 			continue
 		}
 		again, err := c.handle(ctx, event)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "An event of the hub cannot be used; it is left out", "type", event.Type)
 		}
-		if again && resync.isOver() {
-			resync = c.startResync(ctx, subscription)
+		if again {
+			c.resyncAgain(ctx, subscription, latest)
 		}
 	}
+}
+
+// latestResync is the last request of a subscription.
+type latestResync struct {
+	mu     sync.Mutex
+	resync *resync
+}
+
+func (l *latestResync) get() *resync {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.resync
+}
+
+func (l *latestResync) end() { l.get().end() }
+
+// resyncAgain has the hub send what the collection lacks, unless it is about to.
+func (c *collection) resyncAgain(ctx context.Context, subscription cloudevents.Subscription, latest *latestResync) {
+	latest.mu.Lock()
+	defer latest.mu.Unlock()
+	if latest.resync.isOver() {
+		latest.resync = c.startResync(ctx, subscription)
+	}
+}
+
+// repeatResync asks again when a source is to answer that has not, until the context ends. All sources are asked, about all that the
+// collection has: what a request leaves out is sent again. So the pauses become longer.
+func (c *collection) repeatResync(ctx context.Context, subscription cloudevents.Subscription, latest *latestResync) {
+	for pause := askAgainPause; ; pause *= 2 {
+		select {
+		case <-ctx.Done():
+			return
+		case source := <-c.silent:
+			log.FromContext(ctx).Info("A source has not said which works it has, and is asked again; works of it that are missing are kept "+
+				"until it answers, or has been silent for the grace period of evictions, and long enough to answer", "source", source,
+				"againAfter", pause.String(), "longEnough", minSilence.String())
+		}
+		c.resyncAgain(ctx, subscription, latest)
+		timer := c.api.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// began records that there is a subscription.
+func (c *collection) began() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribed = c.api.Clock.Now()
 }
 
 // emptyHurried forgets calls for the attempt that has just succeeded.
@@ -190,7 +281,7 @@ type resync struct {
 
 func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &resync{mark: cloudevents.EndMark + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
+	r := &resync{mark: c.markPrefix + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
 		heard: make(chan struct{}, 1)}
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
 	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
@@ -245,6 +336,11 @@ func (r *resync) isEnd(event *cloudevents.Event) bool {
 	return event.Text(cloudevents.ExtensionResourceID) == r.mark
 }
 
+// isEndOfEarlier reports whether a source has answered a request that another one has followed. What it has, it has sent.
+func (c *collection) isEndOfEarlier(event *cloudevents.Event) bool {
+	return strings.HasPrefix(event.Text(cloudevents.ExtensionResourceID), c.markPrefix)
+}
+
 func (r *resync) end() { r.stop() }
 
 func (r *resync) isOver() bool {
@@ -283,6 +379,37 @@ func (c *collection) ask() (all []cloudevents.ResourceVersion) {
 		all = append(all, cloudevents.ResourceVersion{ResourceID: r.uid, ResourceVersion: version})
 	}
 	return all
+}
+
+// noteSender takes note of when a source has sent something. It is not away, and may have works.
+func (c *collection) noteSender(event *cloudevents.Event) {
+	source := event.Text(cloudevents.ExtensionOriginalSource)
+	if !c.api.NamesSources || source == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heardFrom[source] = c.api.Clock.Now()
+	delete(c.withoutWorks, source)
+}
+
+// isSilentFor reports whether nothing has come from a source for a time, under one subscription. The caller holds the lock.
+func (c *collection) isSilentFor(source string, duration time.Duration) bool {
+	if c.subscribed.IsZero() {
+		return false
+	}
+	since := c.subscribed
+	if heard := c.heardFrom[source]; heard.After(since) {
+		since = heard
+	}
+	return c.api.Clock.Since(since) >= duration
+}
+
+// noteAnswer takes note of who has answered. Others may not have.
+func (c *collection) noteAnswer(end *cloudevents.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered[end.Text(cloudevents.ExtensionOriginalSource)] = true
 }
 
 // synced makes the collection readable.

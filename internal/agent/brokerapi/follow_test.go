@@ -2,6 +2,8 @@ package brokerapi
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // slowHub makes a pause before each event of its answer to a resync request, and may not acknowledge the request.
@@ -83,6 +86,174 @@ func (s *slowSubscription) Receive() (*cloudevents.Event, error) {
 func (s *slowSubscription) End(reason error) { s.cancel(reason) }
 
 func (s *slowSubscription) Close() { s.cancel(nil) }
+
+// sources answer to resync requests, each with its works and then the mark, unless they are away.
+type sources struct {
+	slowHub
+	mu    sync.Mutex
+	works map[string]*workv1.ManifestWork // by source
+	away  map[string]bool
+}
+
+// Publish implements Broker.
+func (s *sources) Publish(_ context.Context, request *cloudevents.Event) error {
+	known := cloudevents.ResourceVersions{}
+	if err := request.ReadData(&known); err != nil {
+		return err
+	}
+	s.requests.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for source, work := range s.works {
+		if s.away[source] {
+			continue
+		}
+		events := []*cloudevents.Event{encode(cloudevents.ManifestBundles, cloudevents.ResyncResponse, work),
+			gone(cloudevents.ManifestBundles, known.Versions[len(known.Versions)-1].ResourceID)}
+		go s.send(s.subscription.Load(), source, events)
+	}
+	return nil
+}
+
+func (s *sources) send(to *slowSubscription, source string, events []*cloudevents.Event) {
+	for _, event := range events {
+		event.Extensions[cloudevents.ExtensionOriginalSource] = source
+		select {
+		case to.events <- event:
+		case <-to.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *sources) comesBack(source string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.away, source)
+}
+
+// CE-05 O14: the answer of one source says nothing of the works of another, which is asked again, after ever longer pauses, as long as its
+// answer counts. One without works, which does not answer, counts as having answered when it has been silent for long, under one
+// subscription. Of each work is known who sent it.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hub := &sources{works: map[string]*workv1.ManifestWork{}, away: map[string]bool{"b": true}}
+		for _, name := range []string{"a", "b"} {
+			hub.works[name] = newWork(name)
+			hub.works[name].UID = types.UID(name)
+			hub.works[name].Annotations = map[string]string{fleet.AnnotationWorkSource: "forged"}
+		}
+		api := New(ctx, Options{Broker: hub, Cluster: testCluster, Source: testCluster, NamesSources: true, Clock: clock.RealClock{}})
+		works := api.collections[resourceWorks]
+		if err := works.await(ctx); err != nil {
+			t.Fatal(err)
+		}
+		const patience = time.Hour
+		begin := time.Now()
+		expect := func(when string, at time.Duration, b, withoutWorks bool, requests int32) {
+			t.Helper()
+			<-time.After(time.Until(begin.Add(at)))
+			synctest.Wait()
+			made := hub.requests.Load()
+			ofA, itselfA := api.HasAnswered("a", patience)
+			ofB, itselfB := api.HasAnswered("b", patience)
+			ofC, itselfC := api.HasAnswered("without works", patience)
+			if !ofA || ofB != b || ofC != withoutWorks || made != requests {
+				t.Errorf("%s: a has answered: %t, b: %t, the one without works: %t, after %d requests, want %d", when, ofA, ofB, ofC, made, requests)
+			}
+			if !itselfA || itselfB != b || itselfC {
+				t.Errorf("%s: itself a has answered: %t, b: %t, the one without works: %t", when, itselfA, itselfB, itselfC)
+			}
+			synctest.Wait()
+		}
+		expect("b is away", 0, false, false, 1)
+		expect("asked again at once", 0, false, false, 2)
+		expect("not too often", 0, false, false, 2)
+		hub.comesBack("b")
+		expect("b is back", askAgainPause, true, false, 3)
+		expect("after the first pause once more", 2*askAgainPause, true, false, 3)
+		expect("after a pause twice as long", 3*askAgainPause, true, false, 4)
+		expect("silent until now", patience-time.Second, true, false, 5)
+		expect("silent for long", patience, true, true, 6)
+		expect("nobody is asked any more", 2*patience, true, true, 6)
+		hub.subscription.Load().End(errors.New("the connection is lost"))
+		<-time.After(2 * firstResubscription)
+		if counts, _ := api.HasAnswered("silent as well", patience); counts {
+			t.Error("the time before the connection was lost counts")
+		}
+		for name := range hub.works {
+			r := works.get(types.NamespacedName{Namespace: testCluster, Name: name})
+			if r == nil {
+				t.Errorf("work %s is missing", name)
+				continue
+			}
+			o, err := r.object()
+			if err != nil || o.GetAnnotations()[fleet.AnnotationWorkSource] != name {
+				t.Errorf("work %s has %v, %v", name, o.GetAnnotations(), err)
+			}
+		}
+	})
+}
+
+// O14: a source that does not answer counts as having no works when nothing has come from it for the grace period of evictions, and for
+// long enough to answer where that is short. Once it sends something, it may have works after all.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		patience, speaks, want time.Duration // since the beginning
+	}{
+		"no grace period":                    {0, 0, minSilence},
+		"a short grace period":               {time.Second, 0, minSilence},
+		"a long grace period":                {time.Hour, 0, time.Hour},
+		"it sends a work":                    {time.Hour, 10 * time.Minute, 70 * time.Minute},
+		"it sends a work, no grace period":   {0, time.Minute, time.Minute + minSilence},
+		"it sends a work early, short grace": {minSilence - 1, time.Second, time.Second + minSilence},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				hub := &sources{works: map[string]*workv1.ManifestWork{"a": newWork("a")}}
+				hub.works["a"].UID = "a"
+				api := New(ctx, Options{Broker: hub, Cluster: testCluster, Source: testCluster, NamesSources: true, Clock: clock.RealClock{}})
+				if err := api.collections[resourceWorks].await(ctx); err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				counts := func(at time.Duration) bool {
+					<-time.After(time.Until(begin.Add(at)))
+					withoutWorks, _ := api.HasAnswered("silent", test.patience)
+					synctest.Wait()
+					return withoutWorks
+				}
+				speak := func() {
+					work := newWork("late")
+					work.UID = "late"
+					hub.send(hub.subscription.Load(), "silent", []*cloudevents.Event{encode(cloudevents.ManifestBundles, cloudevents.Update, work)})
+					synctest.Wait()
+				}
+				if test.speaks > 0 {
+					<-time.After(test.speaks)
+					speak()
+				}
+				if counts(test.want - time.Second) {
+					t.Errorf("it counts as without works a second before %s", test.want)
+				}
+				if !counts(test.want) {
+					t.Errorf("it does not count as without works after %s", test.want)
+				}
+				speak()
+				if counts(test.want) {
+					t.Error("it counts as without works when it has just sent something")
+				}
+			})
+		})
+	}
+}
 
 // CE-05: a hub may take its time for an answer with many works, and answer before it acknowledges the request; one that is silent is asked
 // again.

@@ -41,6 +41,7 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 		go c.api.reportDeleted(work)
 		return false, nil
 	}
+	c.nameSource(work, event)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
 	if err != nil {
 		return false, fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
@@ -59,6 +60,14 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 		carryStatus(current, o)
 		return nil
 	})
+}
+
+// nameSource notes on a work who sent it. That is not for others to say.
+func (c *collection) nameSource(work *workv1.ManifestWork, event *cloudevents.Event) {
+	delete(work.Annotations, fleet.AnnotationWorkSource)
+	if source := event.Text(cloudevents.ExtensionOriginalSource); c.api.NamesSources && source != "" {
+		metav1.SetMetaDataAnnotation(&work.ObjectMeta, fleet.AnnotationWorkSource, source)
+	}
 }
 
 // carryStatus carries over a status that is of the spec of a work, or of an earlier one. A restored hub counts generations anew, so that
@@ -130,6 +139,7 @@ func (a *API) reportDeleted(work *workv1.ManifestWork) {
 
 func (a *API) publishStatus(ctx context.Context, work *workv1.ManifestWork, hubVersion string, action cloudevents.Action) error {
 	work.ResourceVersion = hubVersion
+	delete(work.Annotations, fleet.AnnotationWorkSource)
 	if hubVersion == unversioned {
 		work.Generation = 0
 	}

@@ -27,7 +27,7 @@ func MQTT(config *mqtt.Config, clientID string, registers *Access) *Access {
 			return nil, err
 		}
 		return brokerapi.New(ctx, brokerapi.Options{Broker: broker, Address: config.BrokerHost, Cluster: cluster, Source: id,
-			Clock: clock.RealClock{}}).Config(), nil
+			NamesSources: true, Clock: clock.RealClock{}}).Config(), nil
 	}
 	return &works
 }

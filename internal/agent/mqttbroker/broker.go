@@ -74,13 +74,14 @@ func (b *Broker) track(ctx context.Context) {
 	b.changed = make(chan struct{})
 }
 
-// receive hands an event on to the subscription, at once or when there is one.
+// receive hands an event on to the subscription, at once or when there is one. The topic says who the source is, whatever the event says.
 func (b *Broker) receive(ctx context.Context, topic string, event *cloudevents.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.isFor(topic, event) {
 		return
 	}
+	event.Extensions[cloudevents.ExtensionOriginalSource] = mqtt.Source(topic)
 	events := b.current(ctx).events
 	select {
 	case events <- event:

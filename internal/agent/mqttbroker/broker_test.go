@@ -122,9 +122,9 @@ func TestWorksAlone(t *testing.T) {
 	}
 }
 
-// CE-07 O14: a subscription gets what has come by its connection since the MQTT broker agreed to send it, also before there was a
-// subscription: a source that sends a work at that moment does not send it again. What an earlier connection has brought is dropped, and so
-// is what is too much, after which the agent requests everything again.
+// CE-07 O14: a subscription gets, with its source, what has come by its connection since the MQTT broker agreed to send it, also before
+// there was a subscription: a source that sends a work at that moment does not send it again. What an earlier connection has brought is
+// dropped, and so is what is too much, after which the agent requests everything again.
 func TestWhatASubscriptionGets(t *testing.T) {
 	t.Parallel()
 	const topic = "sources/one/clusters/c1/sourceevents"
@@ -147,7 +147,8 @@ func TestWhatASubscriptionGets(t *testing.T) {
 	expect := func(s cloudevents.Subscription, ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			if event, err := s.Receive(); err != nil || event.Text(cloudevents.ExtensionResourceID) != id {
+			if event, err := s.Receive(); err != nil || event.Text(cloudevents.ExtensionResourceID) != id ||
+				event.Text(cloudevents.ExtensionOriginalSource) != "one" {
 				t.Fatalf("got %v, %v; want %s", event, err, id)
 			}
 		}

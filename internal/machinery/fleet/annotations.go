@@ -106,6 +106,9 @@ const (
 	// AnnotationEndedJobs on an AppliedManifestWork is which Jobs of the work have ended, in JSON: hashes of their specs by namespace and
 	// name. It is an extension.
 	AnnotationEndedJobs = "capstan.io/ended-jobs"
+	// AnnotationWorkSource on an AppliedManifestWork is who sent its work, where an agent gets works from several sources. On a ManifestWork,
+	// it is so to the agent alone. It is an extension.
+	AnnotationWorkSource = "capstan.io/work-source"
 	// AnnotationCompletion on an AppliedManifestWork is the status of what is complete of its work, packed. It is an extension.
 	AnnotationCompletion = "capstan.io/completion"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is

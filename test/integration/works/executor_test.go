@@ -43,6 +43,15 @@ func TestExecutor(t *testing.T) {
 		ResourceNames: []string{"allowed"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create"}})
+	framework.Create(t, m,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "executor-one-policy"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"validatingadmissionpolicies"},
+			ResourceNames: []string{"executor-allowed"}, Verbs: apply}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "executor-one-policy"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "executor-one-policy"},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "deployer"}},
+		})
 	framework.Create(t, m, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "strong"},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}})
 	role := func(name, resource string) string {
@@ -51,7 +60,8 @@ func TestExecutor(t *testing.T) {
 	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"executor","name":%q}}`
 	w := framework.Work(name, name, framework.ConfigMap(ns, "a", "1"), fmt.Sprintf(secret, "allowed"), fmt.Sprintf(secret, "other"), role("same", "configmaps"),
 		role("more", "pods"), `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"executor-granted"}}`,
-		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":"executor","name":"strong","labels":{"a":"b"}}}`)
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"namespace":"executor","name":"strong","labels":{"a":"b"}}}`,
+		`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"executor-allowed"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["example.com"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["widgets"]}]},"validations":[{"expression":"true"}]}}`)
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: ns,
 			Name: "deployer"},
@@ -61,7 +71,7 @@ func TestExecutor(t *testing.T) {
 		`lacks the verbs [update patch delete] on resource "configmaps" in API group "" in namespace "executor"`, "",
 		`lacks the verbs [get create update patch delete] on resource "secrets"`, "", "would give away rights that it does not have",
 		`lacks the verbs [get create update patch delete] on resource "namespaces" in API group "" in the whole cluster`,
-		"would give away rights that it does not have",
+		"would give away rights that it does not have", "",
 	} {
 		status := metav1.ConditionFalse
 		if words == "" {

@@ -2,7 +2,6 @@ package appliedmanifestwork
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -17,7 +16,8 @@ const maxCompletion = 32 << 10
 
 // Completion is the status of what is complete of a work.
 type Completion struct {
-	// Work is the UID of the work: another one of the same name is to be applied.
+	// Work is the UID of the work: another one of the same name is to be applied. Some sources make the UID of the name, so the completion of
+	// a work that has gone is to be forgotten.
 	Work types.UID `json:"work"`
 	// Status is that of the work if the work is complete; else it has the complete manifests alone.
 	Status workv1.ManifestWorkStatus `json:"status"`
@@ -60,7 +60,7 @@ func (c *Completion) Encode() string {
 func (c *Completion) reduced() *Completion {
 	r := &Completion{Work: c.Work, Reduced: true}
 	if complete := meta.FindStatusCondition(c.Status.Conditions, fleet.ConditionComplete); complete != nil {
-		r.Status.Conditions = []metav1.Condition{*complete}
+		meta.SetStatusCondition(&r.Status.Conditions, *complete)
 		return r
 	}
 	for _, m := range c.Status.ResourceStatus.Manifests {

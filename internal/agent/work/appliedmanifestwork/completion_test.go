@@ -16,7 +16,7 @@ import (
 
 // completeWork has so many complete manifests, each with a value and a message of so many random bytes.
 func completeWork(isComplete bool, manifests, size int) *workv1.ManifestWork {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // what cannot be compressed, and is the same each time
+	random := rand.New(rand.NewPCG(1, 2)) // what cannot be compressed, and is the same each time
 	text := func() (s string) {
 		for len(s) < size {
 			s += fmt.Sprintf("%016x", random.Uint64())
@@ -28,7 +28,7 @@ func completeWork(isComplete bool, manifests, size int) *workv1.ManifestWork {
 	for i := range manifests {
 		complete.Message = text()
 		work.Status.ResourceStatus.Manifests = append(work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
-			ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i), Kind: "Pod", Name: fmt.Sprint("pod-", i)}, //nolint:gosec // a few
+			ResourceMeta: workv1.ManifestResourceMeta{Ordinal: int32(i), Kind: "Pod", Name: fmt.Sprint("pod-", i)},
 			Conditions:   []metav1.Condition{complete, {Type: fleet.ConditionApplied, Status: metav1.ConditionTrue}},
 			StatusFeedbacks: workv1.StatusFeedbackResult{Values: []workv1.FeedbackValue{{Name: "value",
 				Value: workv1.FieldValue{Type: workv1.String, String: ptr.To(text())}}}},

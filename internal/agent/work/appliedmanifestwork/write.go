@@ -14,7 +14,8 @@ import (
 )
 
 // ownAnnotations are those of an AppliedManifestWork that the agent keeps up to date.
-var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName}
+var ownAnnotations = []string{fleet.AnnotationManifests, fleet.AnnotationPropagationPolicy, fleet.AnnotationClusterName,
+	fleet.AnnotationWorkSource}
 
 // Describe makes an AppliedManifestWork say what a fresh one would, but for the status.
 func Describe(ctx context.Context, managed client.Client, amw, fresh *workv1.AppliedManifestWork) error {
@@ -53,5 +54,24 @@ func WriteStatus(ctx context.Context, managed client.Client, amw *workv1.Applied
 	if err := managed.Status().Update(ctx, amw); err != nil {
 		return fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 	}
+	return nil
+}
+
+// WriteCompletion writes down what is complete of a work; nil if nothing is.
+func WriteCompletion(ctx context.Context, managed client.Client, amw *workv1.AppliedManifestWork, c *Completion) error {
+	encoded := c.Encode()
+	if encoded == amw.Annotations[fleet.AnnotationCompletion] {
+		return nil
+	}
+	changed := amw.DeepCopy()
+	if encoded == "" {
+		delete(changed.Annotations, fleet.AnnotationCompletion)
+	} else {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationCompletion, encoded)
+	}
+	if err := managed.Patch(ctx, changed, client.MergeFrom(amw)); err != nil {
+		return fmt.Errorf("write down what is complete in AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	amw.ObjectMeta = changed.ObjectMeta
 	return nil
 }

@@ -99,6 +99,9 @@ func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1
 	amw.Labels = maps.Clone(work.Labels)
 	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
 	amw.Annotations = map[string]string{fleet.AnnotationClusterName: c.Namespace}
+	if source := work.Annotations[fleet.AnnotationWorkSource]; c.NamesSources && source != "" {
+		amw.Annotations[fleet.AnnotationWorkSource] = source
+	}
 	if named != "" {
 		amw.Annotations[fleet.AnnotationManifests] = named
 	}

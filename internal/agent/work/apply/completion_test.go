@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -20,7 +21,8 @@ func isTrue(kind string) metav1.Condition {
 }
 
 // WK-16: an agent that has just started, and gets works without a status, knows which are complete, and which of their manifests, also when
-// the work was edited. It tells the hub of a complete work, with the times of before. Another work of the name is not complete.
+// the work was edited. It tells the hub of a complete work, with the times of before. Another work of the name is not complete, and neither
+// is one of the same UID that comes while what the earlier one applied is being deleted.
 func TestCompleteAfterRestart(t *testing.T) {
 	t.Parallel()
 	web, other := workv1.ManifestResourceMeta{Kind: "Pod", Name: "web"}, workv1.ManifestResourceMeta{Ordinal: 1, Kind: "Pod", Name: "other"}
@@ -37,23 +39,32 @@ func TestCompleteAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		before workv1.ManifestWorkStatus
 		uid    types.UID
+		goes   bool
 		want   workv1.ManifestWorkStatus
 		isNews bool
 	}{
-		"the work":                 {whole, "work", whole, true},
-		"a manifest":               {statusWith(partly, applied), "work", statusWith(partly[:1]), false},
-		"nothing":                  {statusWith(partly[1:], applied), "work", workv1.ManifestWorkStatus{}, false},
-		"another work of the name": {whole, "another", workv1.ManifestWorkStatus{}, false},
+		"the work":                  {before: whole, uid: "work", want: whole, isNews: true},
+		"a manifest":                {before: statusWith(partly, applied), uid: "work", want: statusWith(partly[:1])},
+		"nothing":                   {before: statusWith(partly[1:], applied), uid: "work"},
+		"another work of the name":  {before: whole, uid: "another"},
+		"another work of the UID":   {before: whole, uid: "work", goes: true},
+		"another with the manifest": {before: statusWith(partly, applied), uid: "work", goes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work")}}
+			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work"),
+				Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
 			managed := clientWith(t, amw)
 			r := newReporter(t)
 			r.managed = managed
 			r.work.UID, r.work.Status = "work", test.before
 			if err := r.recordCompletion(t.Context(), amw, r.work); err != nil {
 				t.Fatal(err)
+			}
+			if test.goes {
+				if err := managed.Delete(t.Context(), amw); err != nil {
+					t.Fatal(err)
+				}
 			}
 			restarted := newReporter(t)
 			restarted.managed = managed
@@ -74,6 +85,56 @@ func TestCompleteAfterRestart(t *testing.T) {
 			if err := restarted.hub.Get(t.Context(), client.ObjectKeyFromObject(restarted.work), told); err != nil ||
 				!equality.Semantic.DeepEqual(told.Status, test.want) || len(told.Finalizers) > 0 {
 				t.Errorf("the hub has %+v, %v", told, err)
+			}
+		})
+	}
+}
+
+// WK-16: that a work is complete, as its status says, is written down where it is missing, unless what it applied is being deleted.
+func TestCompletionIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		applied, goes bool
+		before        types.UID // the work whose completion is written down
+		want          bool
+	}{
+		"nothing is written down":         {applied: true, want: true},
+		"it is written down":              {applied: true, before: "work", want: true},
+		"of a work before":                {applied: true, before: "before", want: true},
+		"what it applied is deleted":      {applied: true, goes: true},
+		"there is no AppliedManifestWork": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work"),
+				Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
+			r := newReporter(t)
+			r.managed = clientWith(t)
+			if test.applied {
+				r.managed = clientWith(t, amw)
+			}
+			r.work.Status = workv1.ManifestWorkStatus{Conditions: []metav1.Condition{isTrue(fleet.ConditionComplete)}}
+			if r.work.UID = test.before; test.before != "" {
+				if err := r.recordCompletion(t.Context(), amw, r.work); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.goes {
+				if err := r.managed.Delete(t.Context(), amw); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.work.UID = "work"
+			r.hub = clientWith(t, r.work)
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.work)}); err != nil {
+				t.Fatal(err)
+			}
+			stored := &workv1.AppliedManifestWork{}
+			if err := r.managed.Get(t.Context(), client.ObjectKeyFromObject(amw), stored); (err == nil) != test.applied {
+				t.Fatal(err)
+			}
+			if written := appliedmanifestwork.CompletionOf(stored, "work") != nil; written != test.want {
+				t.Errorf("it is written down that the work is complete: %t, %v", written, stored.Annotations)
 			}
 		})
 	}

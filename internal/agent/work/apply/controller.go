@@ -65,7 +65,9 @@ type Options struct {
 	Executors *executor.Checker
 	// Record takes the events about works.
 	Record Recorder
-	Clock  clock.Clock
+	// NamesSources reports whether works have an annotation, set by the agent alone, that says who sent them.
+	NamesSources bool
+	Clock        clock.Clock
 }
 
 // Controller reconciles ManifestWorks.
@@ -165,10 +167,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("find out what is complete of ManifestWork %s: %w", work.Name, err)
 	case conditions.IsComplete(work):
 		c.forget(work.Name)
-		if isNews {
-			return ctrl.Result{}, c.writeStatus(ctx, work)
-		}
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, c.keepComplete(ctx, work, isNews)
 	case isDryRun(work):
 		return ctrl.Result{}, c.dryRun(ctx, work)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
@@ -57,6 +58,22 @@ func TestUntrack(t *testing.T) {
 	}
 	if _, known := tracked.Revision(last.results[2].object()); known {
 		t.Error("what never came to be is still tracked")
+	}
+}
+
+// O14: an AppliedManifestWork says who sent its work, as far as that is known: where works do not name their sources, anybody may have
+// written the annotation.
+func TestSourceIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	for _, test := range []struct {
+		named        bool
+		source, want string
+	}{{true, "", ""}, {true, "b", "b"}, {false, "b", ""}} {
+		r.NamesSources, r.work.Annotations = test.named, map[string]string{fleet.AnnotationWorkSource: test.source}
+		if recorded := r.newApplied(r.work, "").Annotations[fleet.AnnotationWorkSource]; recorded != test.want {
+			t.Errorf("%+v: recorded %q", test, recorded)
+		}
 	}
 }
 

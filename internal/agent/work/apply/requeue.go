@@ -38,10 +38,10 @@ func (c *Controller) objectChanged(queue workQueue, owner string, object tracker
 	}
 }
 
-// readingChanged requeues a work to report what was read of its objects.
+// readingChanged requeues a work to report what was read of its objects. Its backoff goes on: what is read follows a change of an object.
 func (c *Controller) readingChanged(queue workQueue, owner string) {
 	if work, ours := c.names.WorkOf(owner); ours && !c.deletions.has(work) {
-		c.siblingChanged(queue, work)
+		queue.Add(c.requestFor(work))
 	}
 }
 

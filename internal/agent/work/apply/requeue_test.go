@@ -20,7 +20,7 @@ import (
 )
 
 // A change of any object of a work requeues it at once. One of the object that a manifest fails with, or lacks, ends the backoff of the
-// work at once, and others end it once in ten seconds.
+// work at once, and others end it once in ten seconds. A reading requeues it and ends no backoff.
 func TestBackoffOfFailingWork(t *testing.T) {
 	t.Parallel()
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -39,6 +39,7 @@ func TestBackoffOfFailingWork(t *testing.T) {
 	change := func(object tracker.Object) event {
 		return func(c *Controller, queue workQueue, _ *clocktesting.FakeClock) { c.objectChanged(queue, owner, object) }
 	}
+	sibling := change(objectNamed("good"))
 	reading := func(c *Controller, queue workQueue, _ *clocktesting.FakeClock) { c.readingChanged(queue, owner) }
 	after := func(passed time.Duration) event {
 		return func(_ *Controller, _ workQueue, clock *clocktesting.FakeClock) { clock.Step(passed) }
@@ -51,21 +52,22 @@ func TestBackoffOfFailingWork(t *testing.T) {
 		first    bool // there was no pass yet
 		failures int  // that count for the backoff, after three
 	}{
-		"a sibling":                   {events: []event{change(objectNamed("good"))}},
-		"a sibling again":             {events: []event{change(objectNamed("good")), failure, change(objectNamed("good"))}, failures: 1},
-		"a sibling too early":         {events: []event{reading, failure, after(siblingInterval - 1), change(objectNamed("good"))}, failures: 1},
-		"a sibling ten seconds later": {events: []event{reading, failure, after(siblingInterval), change(objectNamed("good"))}},
-		"a reading":                   {events: []event{reading}},
-		"a reading again":             {events: []event{reading, failure, reading}, failures: 1},
+		"a sibling":                   {events: []event{sibling}},
+		"a sibling again":             {events: []event{sibling, failure, sibling}, failures: 1},
+		"a sibling too early":         {events: []event{sibling, failure, after(siblingInterval - 1), sibling}, failures: 1},
+		"a sibling ten seconds later": {events: []event{sibling, failure, after(siblingInterval), sibling}},
+		"a sibling after a reading":   {events: []event{reading, failure, sibling}},
+		"a reading":                   {events: []event{reading}, failures: 3},
+		"a reading again":             {events: []event{reading, failure, after(siblingInterval), reading}, failures: 4},
 		"the object that fails":       {events: []event{change(objectNamed("bad"))}},
 		"the object that fails again": {events: []event{change(objectNamed("bad")), failure, change(objectNamed("bad"))}},
 		"the object that is lacking":  {events: []event{change(missing)}},
-		"lacking, after a sibling":    {events: []event{reading, failure, change(missing)}},
-		"before any pass":             {events: []event{change(objectNamed("good"))}, first: true},
+		"lacking, after a sibling":    {events: []event{sibling, failure, change(missing)}},
+		"before any pass":             {events: []event{sibling}, first: true},
 		"a reading before any pass":   {events: []event{reading}, first: true, failures: 3},
-		"a sibling of a new work": {events: []event{reading, failure, func(c *Controller, _ workQueue, _ *clocktesting.FakeClock) {
+		"a sibling of a new work": {events: []event{sibling, failure, func(c *Controller, _ workQueue, _ *clocktesting.FakeClock) {
 			c.siblings.forget("a")
-		}, reading}},
+		}, sibling}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,8 +62,8 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 
 // create applies the whole manifest, and gives up the fields to ignore then: not after a dry run, which has made no object.
 func (s *serverSide) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	if err := s.check(ctx, s.full); err != nil {
-		return nil, err
+	if s.checkResult != nil {
+		return s.createChecked(ctx, t)
 	}
 	live, err := s.apply(ctx, s.full)
 	if err != nil {
@@ -76,6 +76,26 @@ func (s *serverSide) create(ctx context.Context, t *task) (*unstructured.Unstruc
 		}
 	}
 	return s.own(ctx, t, live)
+}
+
+// createChecked creates the object if the executor may have it, and then applies to it. An apply alone would change an object that has come
+// since this one was looked for, and that nobody has checked. An apply that would be refused leaves no object behind.
+func (s *serverSide) createChecked(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	if err := s.check(ctx, s.full); err != nil {
+		return nil, err
+	}
+	if _, err := s.preview(ctx, s.full, s.options.Force); err != nil {
+		return nil, err
+	}
+	live, err := s.resource.Create(ctx, s.full, metav1.CreateOptions{FieldManager: fieldManager, DryRun: s.dryRun})
+	if err != nil {
+		return nil, err
+	}
+	t.uid = live.GetUID()
+	if len(s.dryRun) > 0 {
+		return live, nil
+	}
+	return s.update(ctx, t, live)
 }
 
 func (s *serverSide) update(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -319,13 +339,15 @@ func (s *serverSide) apply(ctx context.Context, object *unstructured.Unstructure
 	return live, explainConflict(err)
 }
 
-// isOutdated reports whether a write fails because the object has changed or gone since it was read, and not because others own fields.
+// isOutdated reports whether a write fails because the object has changed, come or gone since it was read, and not because others own
+// fields.
 func isOutdated(err error) bool {
 	if apierrors.IsInvalid(err) {
 		cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 		return cause.Field == "metadata.uid" // another object has the name now
 	}
-	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	return apierrors.IsAlreadyExists(err) ||
+		apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
 // explainConflict says who else owns which fields, and what can be done about it.

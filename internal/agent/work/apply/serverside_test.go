@@ -108,7 +108,12 @@ func (w *widgetServer) client() *dynamicfake.FakeDynamicClient {
 func (w *widgetServer) serve(action kubetesting.Action) (bool, runtime.Object, error) {
 	switch action.GetVerb() {
 	case "create":
-		return true, nil, apierrors.NewAlreadyExists(widgets.GroupResource(), "one")
+		if w.live != nil {
+			return true, nil, apierrors.NewAlreadyExists(widgets.GroupResource(), "one")
+		}
+		w.live = action.(kubetesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+		w.live.SetUID("new")
+		return true, w.live.DeepCopy(), nil
 	case "update":
 		w.live = action.(kubetesting.UpdateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
 		return true, w.live.DeepCopy(), nil
@@ -227,6 +232,7 @@ func TestIsOutdated(t *testing.T) {
 		want bool
 	}{
 		"it has changed": {fmt.Errorf("give up the ignored fields: %w", apierrors.NewConflict(resource, "one", errors.New("modified"))), true},
+		"it has come":    {apierrors.NewAlreadyExists(resource, "one"), true},
 		"others own fields": {explainConflict(apierrors.NewApplyConflict([]metav1.StatusCause{
 			{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas", Message: "conflict with \"hpa\""}}, "1 conflict")), false},
 		"it is another one": {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "one", field.ErrorList{

@@ -149,6 +149,68 @@ func TestCreationIsChecked(t *testing.T) {
 	}
 }
 
+// WK-33: what is made by server-side apply is checked as what it is: an object that comes meanwhile stays as it is, if the executor may not
+// change it.
+func TestComesWhileChecked(t *testing.T) {
+	t.Parallel()
+	refusal := errors.New("not allowed")
+	blue := map[string]any{"replicas": int64(5), "color": "blue"}
+	for name, test := range map[string]struct {
+		comes *unstructured.Unstructured
+		err   error
+		want  map[string]any
+	}{
+		"nothing comes": {nil, nil, map[string]any{"color": "red"}},
+		"it comes":      {widgetOf(blue), refusal, blue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{}
+			w := &writer{resource: server.client().Resource(widgets)}
+			w.checkResult = func(_ context.Context, result *unstructured.Unstructured) error {
+				if _, ofOther, _ := unstructured.NestedFieldNoCopy(result.Object, "spec", "replicas"); ofOther {
+					return refusal
+				}
+				if server.live == nil {
+					server.live = test.comes
+				}
+				return nil
+			}
+			task := appliesServerSide("a", workv1.IgnoreFieldsConditionOnSpokePresent, widgetOf(map[string]any{"color": "red"}), nil)
+			if _, err := w.serverSideApply(t.Context(), task); !errors.Is(err, test.err) {
+				t.Errorf("got error %v, want %v", err, test.err)
+			}
+			if diff := cmp.Diff(any(test.want), server.live.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// WK-33: what the API server does not take by server-side apply is not made, also where it would be created first.
+func TestRefusedApply(t *testing.T) {
+	t.Parallel()
+	for name, check := range map[string]func(context.Context, *unstructured.Unstructured) error{
+		"checked":     func(context.Context, *unstructured.Unstructured) error { return nil },
+		"not checked": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{}
+			objects := server.client()
+			refusal := apierrors.NewInternalError(errors.New("failed to create typed patch object: field not declared in schema"))
+			objects.PrependReactor("patch", widgets.Resource, func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
+			w := &writer{resource: objects.Resource(widgets), checkResult: check}
+			if err := applyColor(t, w, workv1.UpdateStrategyTypeServerSideApply); !errors.Is(err, refusal) {
+				t.Errorf("got error %v, want %v", err, refusal)
+			}
+			if server.live != nil {
+				t.Errorf("made %v", server.live)
+			}
+		})
+	}
+}
+
 // WK-33: to check a server-side apply takes one dry run more, and none if it is itself a dry run, or looks at ignored fields by one.
 func TestDryRunsOfCheck(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,9 @@ type Options struct {
 	AgentID string
 	// Clusters knows which other clusters are on the hub.
 	Clusters *predecessor.Clusters
+	// HasAnswered reports whether a source of works counts as having answered: it has said itself which works it has since the agent started,
+	// or has been silent for the given time. It is nil where there is one source, the hub.
+	HasAnswered func(source string, patience time.Duration) (counts, itself bool)
 	// GracePeriod is the time from the moment that a work is missed to the deletion of its AppliedManifestWork.
 	GracePeriod time.Duration
 	// Workers is how many AppliedManifestWorks are finalized at once.

@@ -40,7 +40,7 @@ type evictor struct {
 	managed client.Client
 }
 
-// newEvictor returns an evictor that reads works from the cache hub, and from live, without a cache, before it gives one up.
+// newEvictor returns an evictor that reads works from the cache hub, and from live, without a cache, before it misses one.
 func newEvictor(hub, live client.Reader, managed client.Client, o Options) *evictor {
 	agent := appliedmanifestwork.Agent{ID: o.AgentID, HubHash: o.HubHash, Cluster: o.Namespace}
 	return &evictor{Options: o, agent: agent, hub: hub, live: live, managed: managed}
@@ -89,15 +89,30 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		}
 	}
 	onHub, err := e.isOnHub(ctx, amw)
-	if err != nil {
+	switch {
+	case err != nil:
 		return ctrl.Result{}, err
-	}
-	if onHub || e.GracePeriod >= never {
+	case onHub || e.GracePeriod >= never:
 		return ctrl.Result{}, e.mark(ctx, amw, nil)
 	}
+	return e.miss(ctx, amw)
+}
+
+// miss evicts what a work that the cache lacks has applied, if the hub says that the work is gone.
+func (e *evictor) miss(ctx context.Context, amw *workv1.AppliedManifestWork) (ctrl.Result, error) {
+	answered, itself := e.isAnswered(amw)
+	if !answered {
+		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // it is asked again; there is an event if it has the work
+	}
+	back, err := e.isBack(ctx, amw) // after the answer, of which the cache may yet lack a part
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case back:
+		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // the event comes sooner
+	}
 	if amw.Status.EvictionStartTime == nil {
-		now := metav1.NewTime(e.Clock.Now())
-		if err := e.mark(ctx, amw, &now); err != nil {
+		if err := e.begin(ctx, amw, itself); err != nil {
 			return ctrl.Result{}, err
 		}
 		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after",
@@ -106,20 +121,25 @@ func (e *evictor) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if left := amw.Status.EvictionStartTime.Add(e.GracePeriod).Sub(e.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	return e.end(ctx, amw)
+	return ctrl.Result{}, e.end(ctx, amw)
 }
 
-// end deletes the AppliedManifestWork, unless its work is back.
-func (e *evictor) end(ctx context.Context, amw *workv1.AppliedManifestWork) (ctrl.Result, error) {
-	back, err := e.isBack(ctx, amw)
-	switch {
-	case err != nil:
-		return ctrl.Result{}, err
-	case back:
-		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // the event comes sooner
+// begin records that the work is missed. If its source has said so, a work of this hub that comes back is another one, to be applied
+// whatever its UID is. After a silence, it may be the same.
+func (e *evictor) begin(ctx context.Context, amw *workv1.AppliedManifestWork, said bool) error {
+	if said && amw.Spec.HubHash == e.HubHash {
+		if err := appliedmanifestwork.WriteCompletion(ctx, e.managed, amw, nil); err != nil {
+			return err
+		}
 	}
-	err = e.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	now := metav1.NewTime(e.Clock.Now())
+	return e.mark(ctx, amw, &now)
+}
+
+// end deletes the AppliedManifestWork.
+func (e *evictor) end(ctx context.Context, amw *workv1.AppliedManifestWork) error {
+	err := e.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
+	return client.IgnoreNotFound(err)
 }
 
 // isOnHub reports whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
@@ -138,8 +158,19 @@ func (e *evictor) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWork) 
 	return true, nil
 }
 
-// isBack reports whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, and when the agent was
-// stopped for a while: what it lacked then may have come back. Where the agent may not read the work, the cache has to do.
+// isAnswered reports whether the source of the work counts as having said which works it has, so that this one is not there if it is
+// missing, and whether it has said so itself. For a source that is silent, this takes a grace period.
+func (e *evictor) isAnswered(amw *workv1.AppliedManifestWork) (counts, itself bool) {
+	source := amw.Annotations[fleet.AnnotationWorkSource]
+	if source == "" || e.HasAnswered == nil || amw.Spec.HubHash != e.HubHash {
+		return true, true
+	}
+	return e.HasAnswered(source, e.GracePeriod)
+}
+
+// isBack reports whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, while the works of a
+// source are on their way, and when the agent was stopped for a while: what it lacked then may have come back. Where the agent may not read
+// the work, the cache has to do.
 func (e *evictor) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
 	if amw.Spec.HubHash != e.HubHash {
 		return false, nil
@@ -150,7 +181,7 @@ func (e *evictor) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask the hub for ManifestWork %s before what it applied is deleted: %w", work, err)
+		return false, fmt.Errorf("ask the hub for ManifestWork %s, which the cache lacks, before what it applied is evicted: %w", work, err)
 	}
 	return true, nil
 }

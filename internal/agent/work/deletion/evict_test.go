@@ -217,12 +217,12 @@ func TestCacheFromBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, time.Hour, test.applied)
+			w.reconcile()
 			w.live = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
 				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 					return test.answer
 				},
 			})
-			w.reconcile()
 			w.clock.Step(time.Hour)
 			key := client.ObjectKey{Name: w.name}
 			result, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
@@ -234,6 +234,80 @@ func TestCacheFromBefore(t *testing.T) {
 				t.Errorf("what the work applied: %v", left)
 			}
 		})
+	}
+}
+
+// WK-15 O14: a work of a source that has not said which works it has is not missed, however long, and its eviction does not end. Works of
+// no known source, and of former hubs, are missed as always.
+func TestSourceIsAway(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hubHash, source string
+		away            bool
+		gone            bool
+	}{
+		"its source is away":                 {"hub", "b", true, false},
+		"its source has answered":            {"hub", "b", false, true},
+		"its source is not known":            {"hub", "", true, true},
+		"it was for a hub of before":         {"former", "b", true, true},
+		"its source is a, which is not away": {"hub", "a", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			amw := applied(test.hubHash, "agent", "cluster1")
+			if test.source != "" {
+				amw.Annotations[fleet.AnnotationWorkSource] = test.source
+			}
+			w := newWorld(t, time.Hour, amw)
+			w.HasAnswered = func(source string, patience time.Duration) (counts, itself bool) {
+				answered := source == "a" || !test.away || patience != time.Hour
+				return answered, answered
+			}
+			began, _ := w.reconcile()
+			w.clock.Step(time.Hour)
+			left, again := w.reconcile()
+			if (began.Status.EvictionStartTime != nil) != test.gone || (left == nil) != test.gone {
+				t.Errorf("it began with %+v, and ended with %+v", began.Status, left)
+			}
+			if !test.gone && again != predecessor.PollInterval {
+				t.Errorf("it is looked at again after %s", again)
+			}
+		})
+	}
+}
+
+// WK-16: what was complete of a work that its source says is gone is forgotten, and of no other: it may come back with the same UID, and is
+// applied then. A work that the cache lacks yet is not missed.
+func TestCompletionIsForgotten(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hubHash string
+		works   []client.Object
+		// counts and itself are whether the source counts as having answered, and whether it has.
+		counts, itself bool
+		behind         bool // the cache lacks the work
+		forgotten      bool
+		evicts         bool
+	}{
+		"it is gone":            {hubHash: "hub", counts: true, itself: true, forgotten: true, evicts: true},
+		"it is there":           {hubHash: "hub", works: []client.Object{theWork()}, counts: true, itself: true},
+		"the cache is behind":   {hubHash: "hub", works: []client.Object{theWork()}, counts: true, itself: true, behind: true},
+		"its source is away":    {hubHash: "hub"},
+		"its source was silent": {hubHash: "hub", counts: true, evicts: true},
+		"it is of another hub":  {hubHash: "former", counts: true, itself: true, evicts: true},
+	} {
+		amw := applied(test.hubHash, "agent", "cluster1")
+		amw.Annotations[fleet.AnnotationWorkSource], amw.Annotations[fleet.AnnotationCompletion] = "b", "complete"
+		w := newWorld(t, time.Hour, amw, test.works...)
+		if test.behind {
+			w.evictor.hub = fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build()
+		}
+		w.HasAnswered = func(string, time.Duration) (counts, itself bool) { return test.counts, test.itself }
+		left, _ := w.reconcile()
+		if left == nil || (left.Annotations[fleet.AnnotationCompletion] == "") != test.forgotten ||
+			(left.Status.EvictionStartTime != nil) != test.evicts {
+			t.Errorf("%s: %+v", name, left)
+		}
 	}
 }
 

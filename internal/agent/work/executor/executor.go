@@ -32,6 +32,7 @@ import (
 	"k8s.io/utils/clock"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -336,11 +337,14 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	if err != nil {
 		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	resource, dryRun := as.Resource(o.GroupVersionResource).Namespace(o.Namespace), []string{metav1.DryRunAll}
-	if o.Content.GetResourceVersion() != "" {
+	resource := as.Resource(o.GroupVersionResource).Namespace(o.Namespace)
+	switch {
+	case o.Content.GetResourceVersion() != "":
 		_, err = resource.Update(ctx, o.Content, metav1.UpdateOptions{DryRun: dryRun})
-	} else {
+	case o.Group == rbacGroup:
 		_, err = resource.Create(ctx, manifest.ForCreate(o.Content), metav1.CreateOptions{DryRun: dryRun})
+	default:
+		err = tryCreation(ctx, resource, manifest.ForCreate(o.Content))
 	}
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
@@ -354,6 +358,22 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 		return fmt.Errorf("try %s %s as ServiceAccount %s/%s: %w", o.Resource, o.NamespacedName, account.Namespace, account.Name, err)
 	}
 }
+
+// tryCreation has an object made by an apply, which has the name, as the agent's reviews have: a request to create has none for rules with
+// resourceNames. If an apply gets no answer about rights or admission, the API server is asked to create the object: some know no applies,
+// or make no object by them, and fields that the schema does not declare are refused by an apply alone.
+func tryCreation(ctx context.Context, resource dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	options := metav1.ApplyOptions{FieldManager: managedfields.Agent, Force: true, DryRun: dryRun}
+	_, err := resource.Apply(ctx, object.GetName(), object, options)
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return err
+	}
+	_, err = resource.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun})
+	return err
+}
+
+// dryRun has the API server only try a write.
+var dryRun = []string{metav1.DryRunAll}
 
 // noDryRun is what an API server says of a webhook that it cannot call in a dry run.
 const noDryRun = "does not support dry run"

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	fakeauthorization "k8s.io/client-go/kubernetes/typed/authorization/v1/fake"
 	"k8s.io/client-go/rest"
 	clientgotesting "k8s.io/client-go/testing"
@@ -245,39 +247,60 @@ func TestEscalationByResult(t *testing.T) {
 }
 
 // WK-33: what admission and the API server check on the requester, they check on the executor: of what is made, and of what an object that
-// exists becomes. A webhook that cannot be called in a dry run is no refusal, and nothing is written all the same.
+// exists becomes. What is made is tried with its name, which rules may be about, where the API server makes such an object by apply. A
+// webhook that cannot be called in a dry run is no refusal, and nothing is written all the same.
 func TestRequesterIsChecked(t *testing.T) {
 	t.Parallel()
 	works := workv1.GroupVersion.WithResource("manifestworks")
 	forbidden := apierrors.NewForbidden(works.GroupResource(), "a", errors.New("no"))
 	conflict := apierrors.NewConflict(works.GroupResource(), "a", errors.New("modified"))
 	noDryRun := apierrors.NewBadRequest(`admission webhook "mine.example.com" does not support dry run`)
+	notFound := apierrors.NewNotFound(works.GroupResource(), "a")
+	exists := apierrors.NewAlreadyExists(works.GroupResource(), "a")
+	invalid := apierrors.NewInvalid(workv1.GroupVersion.WithKind("ManifestWork").GroupKind(), "a",
+		field.ErrorList{field.Required(field.NewPath("spec"), "it is missing")})
+	undeclared := apierrors.NewInternalError(errors.New("failed to create typed patch object: .spec.x: field not declared in schema"))
+	noPatches := apierrors.NewMethodNotSupported(works.GroupResource(), "patch")
+	noApplies := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", works.GroupResource(), "a", "", 0, true)
+	broken := apierrors.NewInternalError(errors.New("failed calling webhook"))
+	const all = "/apis/work.open-cluster-management.io/v1/namespaces/ns/manifestworks"
+	byName, change := []string{"PATCH " + all + "/a"}, []string{"PUT " + all + "/a"}
+	byNameOrPost := []string{byName[0], "POST " + all}
 	for name, test := range map[string]struct {
 		version        string
-		answer         error
-		method         string
+		answers        []error
+		requests       []string
 		fails, refused bool
 		message        string
 	}{
-		"it may make it":       {method: http.MethodPost},
-		"it may change it":     {version: "7", method: http.MethodPut},
-		"it may not make it":   {"", forbidden, http.MethodPost, true, true, "could not do so itself"},
-		"it may not change it": {"7", forbidden, http.MethodPut, true, true, "could not do so itself"},
-		"its executor":         {"7", apierrors.NewBadRequest("spec.executor: no"), http.MethodPut, true, false, "spec.executor: no"},
-		"it exists":            {answer: apierrors.NewAlreadyExists(works.GroupResource(), "a"), method: http.MethodPost},
-		"changed meanwhile":    {"7", conflict, http.MethodPut, true, false, "modified"},
-		"not in a dry run":     {"", noDryRun, http.MethodPost, true, false, "sideEffects None or NoneOnDryRun"},
+		"it may make it":       {"", []error{nil}, byName, false, false, ""},
+		"it may change it":     {"7", []error{nil}, change, false, false, ""},
+		"it may not make it":   {"", []error{forbidden}, byName, true, true, "could not do so itself"},
+		"it may not change it": {"7", []error{forbidden}, change, true, true, "could not do so itself"},
+		"its executor":         {"7", []error{apierrors.NewBadRequest("spec.executor: no")}, change, true, false, "spec.executor: no"},
+		"made by POST alone":   {"", []error{notFound, nil}, byNameOrPost, false, false, ""},
+		"not even by POST":     {"", []error{notFound, forbidden}, byNameOrPost, true, true, "could not do so itself"},
+		"it exists":            {"", []error{notFound, exists}, byNameOrPost, false, false, ""},
+		"an undeclared field":  {"", []error{undeclared, nil}, byNameOrPost, false, false, ""},
+		"refused by POST":      {"", []error{undeclared, forbidden}, byNameOrPost, true, true, "could not do so itself"},
+		"no patches":           {"", []error{noPatches, nil}, byNameOrPost, false, false, ""},
+		"no apply patches":     {"", []error{noApplies, nil}, byNameOrPost, false, false, ""},
+		"a broken webhook":     {"", []error{broken, broken}, byNameOrPost, true, false, "failed calling webhook"},
+		"it is invalid":        {"", []error{invalid}, byName, true, false, "it is missing"},
+		"changed meanwhile":    {"7", []error{conflict}, change, true, false, "modified"},
+		"not in a dry run":     {"", []error{noDryRun}, byName, true, false, "sideEffects None or NoneOnDryRun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			methods := make(chan string, 1)
+			requests := make(chan string, 3)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				methods <- r.Method
+				answered := len(requests)
+				requests <- r.Method + " " + r.URL.Path
 				w.Header().Set("Content-Type", "application/json")
 				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" {
 					w.WriteHeader(http.StatusTeapot)
 				}
-				if status := apierrors.APIStatus(nil); errors.As(test.answer, &status) {
+				if status := apierrors.APIStatus(nil); answered < len(test.answers) && errors.As(test.answers[answered], &status) {
 					answer := status.Status()
 					answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 					w.WriteHeader(int(answer.Code))
@@ -294,10 +317,16 @@ func TestRequesterIsChecked(t *testing.T) {
 			work.SetResourceVersion(test.version)
 			check := a.ResultCheck(deployer, Object{GroupVersionResource: works, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}})
 			err := check(t.Context(), work)
-			method := <-methods
-			if (err != nil) != test.fails || IsRefusal(err) != test.refused || method != test.method ||
-				err != nil && !strings.Contains(err.Error(), test.message) {
-				t.Errorf("%s, refused %t: %v", method, IsRefusal(err), err)
+			close(requests)
+			var made []string
+			for request := range requests {
+				made = append(made, request)
+			}
+			if !slices.Equal(made, test.requests) {
+				t.Errorf("requests %q, want %q", made, test.requests)
+			}
+			if (err != nil) != test.fails || IsRefusal(err) != test.refused || err != nil && !strings.Contains(err.Error(), test.message) {
+				t.Errorf("refused %t: %v", IsRefusal(err), err)
 			}
 		})
 	}
