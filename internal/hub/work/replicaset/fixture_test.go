@@ -56,7 +56,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		}
 	}
 	h := &hub{clock: clocktesting.NewFakeClock(noon), refuse: map[string]bool{}, denied: map[string]bool{}}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(copies(objects)...).
 		WithStatusSubresource(&workv1.ManifestWork{}, &workv1alpha1.ManifestWorkReplicaSet{}).
 		WithInterceptorFuncs(h.counted())
 	for _, index := range Indexes() {
@@ -65,6 +65,14 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	h.WithWatch = builder.Build()
 	h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{TrustDecisions: true, Clock: h.clock})
 	return h
+}
+
+// copies are for one fake client alone, which sets their resource versions: tests that run at a time may share objects.
+func copies(objects []client.Object) (all []client.Object) {
+	for _, o := range objects {
+		all = append(all, o.DeepCopyObject().(client.Object))
+	}
+	return all
 }
 
 // failToRead reconciles while the API server does not answer.
