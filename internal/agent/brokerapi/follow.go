@@ -381,10 +381,12 @@ func (c *collection) ask() (all []cloudevents.ResourceVersion) {
 	return all
 }
 
-// noteSender takes note of when a source has sent something. It is not away, and may have works.
+// noteSender takes note of when a source has sent what may be of a work. It is not away, and may have works. Sources request statuses
+// whether they have any or not.
 func (c *collection) noteSender(event *cloudevents.Event) {
 	source := event.Text(cloudevents.ExtensionOriginalSource)
-	if !c.api.NamesSources || source == "" {
+	kind, err := cloudevents.ParseType(event.Type)
+	if err != nil || kind.SubResource != cloudevents.Spec || kind.Action == cloudevents.Resync || !c.api.NamesSources || source == "" {
 		return
 	}
 	c.mu.Lock()

@@ -204,13 +204,15 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		patience, speaks, want time.Duration // since the beginning
+		asks                   bool          // it requests statuses instead of sending a work
 	}{
-		"no grace period":                    {0, 0, minSilence},
-		"a short grace period":               {time.Second, 0, minSilence},
-		"a long grace period":                {time.Hour, 0, time.Hour},
-		"it sends a work":                    {time.Hour, 10 * time.Minute, 70 * time.Minute},
-		"it sends a work, no grace period":   {0, time.Minute, time.Minute + minSilence},
-		"it sends a work early, short grace": {minSilence - 1, time.Second, time.Second + minSilence},
+		"no grace period":                    {want: minSilence},
+		"a short grace period":               {patience: time.Second, want: minSilence},
+		"a long grace period":                {patience: time.Hour, want: time.Hour},
+		"it sends a work":                    {patience: time.Hour, speaks: 10 * time.Minute, want: 70 * time.Minute},
+		"it sends a work, no grace period":   {speaks: time.Minute, want: time.Minute + minSilence},
+		"it sends a work early, short grace": {patience: minSilence - 1, speaks: time.Second, want: time.Second + minSilence},
+		"it requests statuses":               {patience: time.Hour, speaks: 10 * time.Minute, want: time.Hour, asks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,6 +240,13 @@ func TestSilence(t *testing.T) {
 				}
 				if test.speaks > 0 {
 					<-time.After(test.speaks)
+				}
+				switch {
+				case test.asks:
+					kind := cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Status, Action: cloudevents.Resync}
+					hub.send(hub.subscription.Load(), "silent", []*cloudevents.Event{cloudevents.New("silent", kind, time.Now())})
+					synctest.Wait()
+				case test.speaks > 0:
 					speak()
 				}
 				if counts(test.want - time.Second) {
