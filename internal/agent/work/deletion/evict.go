@@ -111,8 +111,15 @@ func (e *evictor) miss(ctx context.Context, amw *workv1.AppliedManifestWork) (ct
 	case back:
 		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // the event comes sooner
 	}
+	// A work of this hub that comes back is another one then, to be applied whatever its UID is. After a silence, it may be the same.
+	if itself && amw.Spec.HubHash == e.HubHash {
+		if err := appliedmanifestwork.WriteCompletion(ctx, e.managed, amw, nil); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if amw.Status.EvictionStartTime == nil {
-		if err := e.begin(ctx, amw, itself); err != nil {
+		now := metav1.NewTime(e.Clock.Now())
+		if err := e.mark(ctx, amw, &now); err != nil {
 			return ctrl.Result{}, err
 		}
 		log.FromContext(ctx).Info("The ManifestWork is missing on the hub; what it applied is deleted if it does not come back", "after",
@@ -122,18 +129,6 @@ func (e *evictor) miss(ctx context.Context, amw *workv1.AppliedManifestWork) (ct
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	return ctrl.Result{}, e.end(ctx, amw)
-}
-
-// begin records that the work is missed. If its source has said so, a work of this hub that comes back is another one, to be applied
-// whatever its UID is. After a silence, it may be the same.
-func (e *evictor) begin(ctx context.Context, amw *workv1.AppliedManifestWork, said bool) error {
-	if said && amw.Spec.HubHash == e.HubHash {
-		if err := appliedmanifestwork.WriteCompletion(ctx, e.managed, amw, nil); err != nil {
-			return err
-		}
-	}
-	now := metav1.NewTime(e.Clock.Now())
-	return e.mark(ctx, amw, &now)
 }
 
 // end deletes the AppliedManifestWork.

@@ -286,10 +286,12 @@ func TestCompletionIsForgotten(t *testing.T) {
 		// counts and itself are whether the source counts as having answered, and whether it has.
 		counts, itself bool
 		behind         bool // the cache lacks the work
+		missed         bool // since before
 		forgotten      bool
 		evicts         bool
 	}{
 		"it is gone":            {hubHash: "hub", counts: true, itself: true, forgotten: true, evicts: true},
+		"after a silence":       {hubHash: "hub", counts: true, itself: true, missed: true, forgotten: true, evicts: true},
 		"it is there":           {hubHash: "hub", works: []client.Object{theWork()}, counts: true, itself: true},
 		"the cache is behind":   {hubHash: "hub", works: []client.Object{theWork()}, counts: true, itself: true, behind: true},
 		"its source is away":    {hubHash: "hub"},
@@ -298,6 +300,9 @@ func TestCompletionIsForgotten(t *testing.T) {
 	} {
 		amw := applied(test.hubHash, "agent", "cluster1")
 		amw.Annotations[fleet.AnnotationWorkSource], amw.Annotations[fleet.AnnotationCompletion] = "b", "complete"
+		if test.missed {
+			amw.Status.EvictionStartTime = &metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		}
 		w := newWorld(t, time.Hour, amw, test.works...)
 		if test.behind {
 			w.evictor.hub = fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build()
