@@ -84,7 +84,8 @@ func (s *serverSide) createChecked(ctx context.Context, t *task) (*unstructured.
 	if err := s.check(ctx, s.full); err != nil {
 		return nil, err
 	}
-	if _, err := s.preview(ctx, s.full, s.options.Force); err != nil {
+	// What it conflicts with has come since. Where no apply makes objects, there is nothing to apply to yet.
+	if _, err := s.preview(ctx, s.full, s.options.Force); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	live, err := s.resource.Create(ctx, s.full, metav1.CreateOptions{FieldManager: fieldManager, DryRun: s.dryRun})

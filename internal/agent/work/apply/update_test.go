@@ -211,6 +211,30 @@ func TestRefusedApply(t *testing.T) {
 	}
 }
 
+// WK-33: an object is created where an API server makes none by apply, and where another has come that is in conflict, which creation
+// tells.
+func TestCreatedWithoutApply(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Group: widgets.Group, Resource: widgets.Resource}
+	for name, refusal := range map[string]error{
+		"not found": apierrors.NewNotFound(resource, "a"), "conflict": apierrors.NewConflict(resource, "a", errors.New("of another manager")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{}
+			objects := server.client()
+			objects.PrependReactor("patch", widgets.Resource, func(kubetesting.Action) (bool, runtime.Object, error) {
+				return server.live == nil, nil, refusal
+			})
+			w := &writer{resource: objects.Resource(widgets),
+				checkResult: func(context.Context, *unstructured.Unstructured) error { return nil }}
+			if err := applyColor(t, w, workv1.UpdateStrategyTypeServerSideApply); err != nil || server.live == nil {
+				t.Errorf("%v, there is %v", err, server.live)
+			}
+		})
+	}
+}
+
 // WK-33: to check a server-side apply takes one dry run more, and none if it is itself a dry run, or looks at ignored fields by one.
 func TestDryRunsOfCheck(t *testing.T) {
 	t.Parallel()
