@@ -112,23 +112,23 @@ func (f *backupFlags) run(ctx context.Context, args []string) error {
 	if f.every == 0 {
 		return withoutUntidy(os.Stderr, f.once(ctx, args))
 	}
-	due := f.prepare(time.Now())
+	now := time.Now()
+	for _, err := range []error{removeAbandoned(f.directory, now), f.check()} {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "Error:", err)
+		}
+	}
+	due := f.firstDue(now)
 	fmt.Fprintln(os.Stderr, "The next backup is due at", due.Format(time.RFC3339))
 	repeat(ctx, due, f.every, func() error { return f.once(ctx, args) })
 	return nil
 }
 
-// prepare makes room, and returns when the first backup is due: with flags that cannot be right yet, at once, which fails and says why.
-func (f *backupFlags) prepare(now time.Time) (due time.Time) {
-	if err := removeAbandoned(f.directory, now); err != nil {
-		fmt.Fprintln(os.Stderr, "Error:", err)
-	}
+// check says what is wrong with the files that flags name, which may come to be right before the first backup is due.
+func (f *backupFlags) check() error {
 	_, noPassphrase := f.passphrase.read()
 	_, _, noClient := f.client()
-	if noPassphrase != nil || noClient != nil {
-		return now
-	}
-	return f.firstDue(now)
+	return errors.Join(noPassphrase, noClient)
 }
 
 // firstDue is when the backup after the last one in the folder is due, so that those which a service writes when it is started again and

@@ -133,7 +133,7 @@ func TestFirstDue(t *testing.T) {
 	}
 }
 
-// A service with flags that cannot be right yet tries at once, so that it says so, and goes on.
+// A service makes room at its start, and goes on with flags that are not right yet.
 func TestServiceWithWrongFlags(t *testing.T) {
 	t.Parallel()
 	kubeconfig, folder := filepath.Join(t.TempDir(), "kubeconfig"), t.TempDir()
@@ -144,27 +144,28 @@ func TestServiceWithWrongFlags(t *testing.T) {
 	for name, test := range map[string]struct {
 		kubeconfig string
 		passphrase passphraseFile
-		fails      bool
+		want       string
 	}{
-		"right flags":               {kubeconfig, "", false},
-		"a kubeconfig is missing":   {missing, "", true},
-		"a passphrase file is, too": {kubeconfig, passphraseFile(missing), true},
+		"right flags":               {kubeconfig, "", ""},
+		"a kubeconfig is missing":   {missing, "", "--kubeconfig"},
+		"a passphrase file is, too": {kubeconfig, passphraseFile(missing), "--passphrase-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			directory, now := t.TempDir(), time.Now().Truncate(time.Second)
+			directory, now := t.TempDir(), time.Now()
 			abandoned, long := filepath.Join(directory, "hub-20200101T000000Z.backup.1.partial"), now.Add(-2*abandonedAfter)
 			if err := errors.Join(os.WriteFile(filepath.Join(directory, backupName(now)), []byte("a backup"), 0o600),
 				os.WriteFile(abandoned, nil, 0o600), os.Chtimes(abandoned, long, long)); err != nil {
 				t.Fatal(err)
 			}
 			f := backupFlags{directory: directory, every: 6 * time.Hour, kubeconfig: test.kubeconfig, passphrase: test.passphrase}
-			want := now.Add(6 * time.Hour)
-			if test.fails {
-				want = now
+			if err := f.check(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("it is told %v, want %q", err, test.want)
 			}
-			if due := f.prepare(now); !due.Equal(want) {
-				t.Errorf("the first backup is due at %s, want %s", due, want)
+			ctx, interrupt := context.WithCancel(t.Context())
+			interrupt()
+			if err := f.run(ctx, nil); err != nil {
+				t.Errorf("it ends with %v", err)
 			}
 			if _, err := os.Stat(abandoned); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s stays: %v", abandoned, err)
