@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -39,6 +40,9 @@ func Check(ctx context.Context, r io.Reader, folder string, progress *Progress) 
 			return nil
 		}
 		_, err := io.Copy(database, content)
+		if errors.As(err, new(*fs.PathError)) {
+			err = noCopy(err)
+		}
 		return err
 	})
 	if ctx.Err() != nil {
@@ -58,12 +62,17 @@ func Check(ctx context.Context, r io.Reader, folder string, progress *Progress) 
 func newUnnamedFile(folder string) (*os.File, error) {
 	file, err := os.CreateTemp(folder, "capstan-backup-") // for its owner alone
 	if err != nil {
-		return nil, err
+		return nil, noCopy(err)
 	}
 	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(noCopy(err), file.Close())
 	}
 	return file, nil
+}
+
+// noCopy is an error of the copy of the storage, which is not one of the backup. It names the file.
+func noCopy(err error) error {
+	return fmt.Errorf("make the copy of the storage that is checked, for which TMPDIR may name another folder: %w", err)
 }
 
 // checkStorage checks the database of a backup that was extracted, unless ctx ends first.
