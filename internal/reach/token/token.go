@@ -27,7 +27,7 @@ func Claims(token string) (claims jwt.Claims, ok bool) {
 }
 
 // Expiry is when the first of some tokens ends. It is zero where none says. Those that no API server takes any more count only where no
-// other says: it has taken another one.
+// other says, so that one which is opaque, and may be nobody's, does not make what lasts go on without an end.
 func Expiry(tokens ...string) time.Time {
 	var first, past time.Time
 	for _, token := range tokens {

@@ -88,8 +88,8 @@ func TestContextOfTokens(t *testing.T) {
 	})
 }
 
-// CP-09: what is done by a token ends with it; by one that has just ended, when API servers stop to take it. One that ended before is for
-// who verifies it to refuse.
+// CP-09: what is done by a token ends with it; by one that has just ended, when API servers stop to take it. One that ended long before is
+// for who verifies it to refuse.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	expiring := func(in time.Duration) func() string {
