@@ -171,20 +171,7 @@ func TestEscalation(t *testing.T) {
 			t.Parallel()
 			a := newAuthorizer("get", "create", "update", "patch", "delete")
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				// With a group, the agent would need the right to impersonate groups.
-				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" ||
-					len(r.Header.Values("Impersonate-Group")) > 0 {
-					w.WriteHeader(http.StatusTeapot)
-				}
-				if status := apierrors.APIStatus(nil); errors.As(test.answer, &status) {
-					answer := status.Status()
-					answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-					w.WriteHeader(int(answer.Code))
-					_ = json.NewEncoder(w).Encode(&answer)
-					return
-				}
-				_, _ = io.Copy(w, r.Body)
+				answerTrial(w, r, test.answer)
 			}))
 			t.Cleanup(server.Close)
 			a.config = &rest.Config{Host: server.URL}
@@ -246,6 +233,24 @@ func TestEscalationByResult(t *testing.T) {
 	}
 }
 
+// answerTrial answers what an agent tries as the account as an API server does: with an error, or with the object. What it tries is a dry
+// run, and without a group: with one, the agent would need the right to impersonate groups.
+func answerTrial(w http.ResponseWriter, r *http.Request, refusal error) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" ||
+		len(r.Header.Values("Impersonate-Group")) > 0 {
+		w.WriteHeader(http.StatusTeapot)
+	}
+	if status := apierrors.APIStatus(nil); errors.As(refusal, &status) {
+		answer := status.Status()
+		answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		w.WriteHeader(int(answer.Code))
+		_ = json.NewEncoder(w).Encode(&answer)
+		return
+	}
+	_, _ = io.Copy(w, r.Body)
+}
+
 // WK-33: what admission and the API server check on the requester, they check on the executor: of what is made, and of what an object that
 // exists becomes. What is made is tried with its name, which rules may be about, where the API server makes such an object by apply. A
 // webhook that cannot be called in a dry run is no refusal, and nothing is written all the same.
@@ -296,18 +301,11 @@ func TestRequesterIsChecked(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				answered := len(requests)
 				requests <- r.Method + " " + r.URL.Path
-				w.Header().Set("Content-Type", "application/json")
-				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" {
-					w.WriteHeader(http.StatusTeapot)
+				var answer error
+				if answered < len(test.answers) {
+					answer = test.answers[answered]
 				}
-				if status := apierrors.APIStatus(nil); answered < len(test.answers) && errors.As(test.answers[answered], &status) {
-					answer := status.Status()
-					answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-					w.WriteHeader(int(answer.Code))
-					_ = json.NewEncoder(w).Encode(&answer)
-					return
-				}
-				_, _ = io.Copy(w, r.Body)
+				answerTrial(w, r, answer)
 			}))
 			t.Cleanup(server.Close)
 			a := newAuthorizer()
