@@ -13,7 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-var addOnTemplateKind = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").GroupKind()
+var (
+	addOnTemplateKind     = addonv1beta1.GroupVersion.WithKind("AddOnTemplate").GroupKind()
+	addOnTemplateResource = addonv1beta1.GroupVersion.WithResource("addontemplates").GroupResource()
+)
 
 // ValidateAddOnTemplate checks an AddOnTemplate that is created (old is nil) or updated: manifests have to be objects, each only once,
 // and registrations have to be complete and use no signer of another component. It fails with 400. An update is checked only for what
@@ -50,7 +53,7 @@ func ValidateAddOnTemplate(ctx context.Context, template, old *addonv1beta1.AddO
 		return badRequest(addOnTemplateKind, template.Name, errs)
 	}
 	if errs := validateGrants(ctx, spec.Child("registration"), template, old, sender); len(errs) > 0 {
-		return apierrors.NewForbidden(addonv1beta1.GroupVersion.WithResource("addontemplates").GroupResource(), template.Name, errs.ToAggregate())
+		return apierrors.NewForbidden(addOnTemplateResource, template.Name, errs.ToAggregate())
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func Lead(ctx context.Context, lock resourcelock.Interface, act func(context.Con
 	// The lease is given back after the act, so the election outlives the context.
 	electing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	self := &candidate{Interface: lock}
+	self := &candidate{Interface: inTime{lock}}
 	acted := make(chan result, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: self, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,

@@ -22,6 +22,8 @@ type fakeLease struct {
 	written  time.Time
 	cutOff   bool
 	conflict bool
+	// lastAnswer is how long the answer to the next write takes, which is the last one; 0 is to no last one.
+	lastAnswer time.Duration
 }
 
 func (l *fakeLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -46,14 +48,41 @@ func (l *fakeLease) Update(ctx context.Context, r resourcelock.LeaderElectionRec
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
+	lastAnswer, err := l.write(r)
+	if err != nil || lastAnswer == 0 {
+		return err
+	}
+	select {
+	case <-time.After(lastAnswer):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *fakeLease) write(r resourcelock.LeaderElectionRecord) (lastAnswer time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.HolderIdentity == "" && l.conflict {
 		l.conflict = false
-		return apierrors.NewConflict(schema.GroupResource{}, "lock", errors.New("another version"))
+		return 0, apierrors.NewConflict(schema.GroupResource{}, "lock", errors.New("another version"))
 	}
-	l.record, l.written = &r, time.Now()
-	return nil
+	l.record, l.written, l.cutOff = &r, time.Now(), l.cutOff || l.lastAnswer != 0
+	return l.lastAnswer, nil
+}
+
+// cutOffAfter cuts it off at once, or after the next write, whose answer takes that long.
+func (l *fakeLease) cutOffAfter(lastAnswer time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cutOff, l.lastAnswer = lastAnswer == 0, lastAnswer
+}
+
+// lastAnswers are how long the last renewal of a leader may take that is cut off then.
+var lastAnswers = map[string]time.Duration{
+	"at once":                    0,
+	"after a slow answer":        requestTimeout - time.Nanosecond,
+	"after one that is too late": requestTimeout + time.Second,
 }
 
 // reach blocks as a request does that gets no answer.
@@ -81,22 +110,22 @@ func (l *fakeLease) holder() string {
 // W19 CM-32: a replica that cannot renew its lease has ended its work before another one may lead.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lock := &fakeLease{}
-		var acted time.Duration
-		err := Lead(t.Context(), lock, func(ctx context.Context) error {
-			<-time.After(time.Minute + time.Nanosecond) // just after a renewal, as it may be
-			lock.mu.Lock()
-			lock.cutOff = true
-			lock.mu.Unlock()
-			<-ctx.Done()
-			acted = time.Since(lock.written)
-			return nil
+	for name, lastAnswer := range lastAnswers {
+		synctest.Test(t, func(t *testing.T) {
+			lock := &fakeLease{}
+			var acted time.Duration
+			err := Lead(t.Context(), lock, func(ctx context.Context) error {
+				<-time.After(time.Minute + time.Nanosecond) // just after a renewal, as it may be
+				lock.cutOffAfter(lastAnswer)
+				<-ctx.Done()
+				acted = time.Since(lock.written)
+				return nil
+			})
+			if !errors.Is(err, ErrLost) || acted >= leaseDuration {
+				t.Errorf("%s: it acted for %s after its last renewal, and ended with %v", name, acted, err)
+			}
 		})
-		if !errors.Is(err, ErrLost) || acted >= leaseDuration {
-			t.Errorf("it acted for %s after its last renewal, and ended with %v", acted, err)
-		}
-	})
+	}
 }
 
 // W19 CM-32: a replica that ends gives the lease back, and not before its work has ended.

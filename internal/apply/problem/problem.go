@@ -163,3 +163,21 @@ func Uncreated(deployment *appsv1.Deployment) string {
 	}
 	return ""
 }
+
+// Overdue says that a Deployment has not rolled out in the time that it has, as its controller does; empty if it has not said so of what is
+// written now.
+func Overdue(deployment *appsv1.Deployment) string {
+	if deployment.Status.ObservedGeneration < deployment.Generation {
+		return ""
+	}
+	for _, condition := range deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse &&
+			condition.Reason == progressDeadlineExceeded {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// progressDeadlineExceeded is the reason of the controller of Deployments.
+const progressDeadlineExceeded = "ProgressDeadlineExceeded"

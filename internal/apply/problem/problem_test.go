@@ -84,6 +84,31 @@ func TestUncreated(t *testing.T) {
 	}
 }
 
+// What the controller of Deployments says of an earlier rollout is not said of that which it has not seen.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	progressing := func(status corev1.ConditionStatus, reason string) appsv1.DeploymentCondition {
+		return appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason, Message: "it takes too long"}
+	}
+	for name, test := range map[string]struct {
+		condition appsv1.DeploymentCondition
+		observed  int64
+		want      string
+	}{
+		"unknown":     {observed: 2},
+		"progressing": {condition: progressing(corev1.ConditionTrue, "ReplicaSetUpdated"), observed: 2},
+		"paused":      {condition: progressing(corev1.ConditionUnknown, "DeploymentPaused"), observed: 2},
+		"overdue":     {condition: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), observed: 2, want: "it takes too long"},
+		"of before":   {condition: progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded"), observed: 1},
+	} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: appsv1.DeploymentStatus{
+			ObservedGeneration: test.observed, Conditions: []appsv1.DeploymentCondition{test.condition}}}
+		if got := Overdue(d); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // A Deployment runs once all its pods, and no others, are of its current template and available.
 func TestRolledOut(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,9 @@ const (
 	ReasonManifestWorkApplyFailed    = "ManifestWorkApplyFailed"    // False
 	ReasonAddOnManifestAppliedFailed = "AddonManifestAppliedFailed" // False
 
+	// ReasonAddOnNothingToApply of both: the cluster is to have nothing of the add-on. It is an extension.
+	ReasonAddOnNothingToApply = "AddonNothingToApply" // True
+
 	// ReasonWaitingForDependencies of ConditionManifestApplied: add-ons that it needs are not available. It is an extension.
 	ReasonWaitingForDependencies = "WaitingForDependencies" // False
 

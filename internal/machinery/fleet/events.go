@@ -7,8 +7,9 @@ const (
 	EventEKSRegistrationRequestApproved            = "EKSRegistrationRequestApproved"
 	EventEKSRegistrationRequestRefused             = "EKSRegistrationRequestRefused" // our own
 	EventManagedClusterAutoApproved                = "ManagedClusterAutoApproved"
-	EventManagedClusterAutoApprovalWithheld        = "ManagedClusterAutoApprovalWithheld" // our own
-	EventManagedClusterRenewalWithheld             = "ManagedClusterRenewalWithheld"      // our own
+	EventManagedClusterAutoApprovalWithheld        = "ManagedClusterAutoApprovalWithheld"   // our own
+	EventManagedClusterAutoAcceptanceWithheld      = "ManagedClusterAutoAcceptanceWithheld" // our own
+	EventManagedClusterRenewalWithheld             = "ManagedClusterRenewalWithheld"        // our own
 	EventManagedClusterCSRAutoApproved             = "ManagedClusterCSRAutoApproved"
 	EventAvailableUnknown                          = "AvailableUnknown"
 	EventManagedClusterConditionAvailableUpdated   = "ManagedClusterConditionAvailableUpdated"

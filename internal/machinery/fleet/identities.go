@@ -130,7 +130,8 @@ func AgentClusters(groups []string) []string {
 }
 
 // ClustersBehind returns the clusters that a user acts for: as the agent of one, as an add-on on it, or as a service account in its
-// namespace, as add-ons with tokens do. Most service accounts of the hub are in other namespaces.
+// namespace, as add-ons with tokens do. Most service accounts of the hub are in other namespaces; those in one whose name is reserved act
+// for no cluster.
 func ClustersBehind(user string, groups []string) []string {
 	clusters := AgentClusters(groups)
 	add := func(cluster string) {
@@ -148,8 +149,9 @@ func ClustersBehind(user string, groups []string) []string {
 		add(cluster)
 	}
 	if rest, ok := strings.CutPrefix(user, serviceAccountUser); ok {
-		namespace, _, _ := strings.Cut(rest, ":")
-		add(namespace)
+		if namespace, _, _ := strings.Cut(rest, ":"); !ReservedClusterName(namespace) {
+			add(namespace)
+		}
 	}
 	return clusters
 }

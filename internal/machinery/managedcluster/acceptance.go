@@ -22,6 +22,12 @@ func Accepted(cluster *clusterv1.ManagedCluster) bool {
 	return condition != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == fleet.ReasonHubClusterAdminAcceptFail)
 }
 
+// BeingAccepted reports whether a cluster is accepted, and the hub has not given it what it needs yet. That takes a moment, also after a
+// restore of clusters without their status, and is no reason to take away from a cluster what it has.
+func BeingAccepted(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Spec.HubAcceptsClient && !fleet.ReservedClusterName(cluster.Name) && !Accepted(cluster)
+}
+
 // Denied reports whether a cluster is not accepted because of a decision. The hub sets its finalizer on a cluster before it gives its
 // agent any right, and the condition after that, so at least one of them exists, whatever happens in between.
 func Denied(cluster *clusterv1.ManagedCluster) bool {

@@ -21,12 +21,14 @@ func TestStanding(t *testing.T) {
 		finalizers                     []string
 		cutOff                         string
 		accepted, denied, cut, actedOn bool
+		soon                           bool
 	}{
 		"nobody has decided":                  {},
+		"accepted, restored without status":   {accepts: true, soon: true},
 		"another finalizer":                   {finalizers: []string{"example.com/x"}},
-		"accepted, but not set up yet":        {accepts: true, finalizers: []string{finalizer}},
+		"accepted, but not set up yet":        {accepts: true, finalizers: []string{finalizer}, soon: true},
 		"set up, and not once more":           {accepts: true, condition: metav1.ConditionFalse, reason: "Error", accepted: true, actedOn: true},
-		"accepted again, but not set up yet":  {accepts: true, condition: metav1.ConditionFalse, reason: "HubClusterAdminDenied"},
+		"accepted again, but not set up yet":  {accepts: true, condition: metav1.ConditionFalse, reason: "HubClusterAdminDenied", soon: true},
 		"a name of the hub":                   {name: "kube-system", accepts: true, condition: metav1.ConditionFalse, reason: "Error"},
 		"accepted":                            {accepts: true, condition: metav1.ConditionTrue, accepted: true, actedOn: true},
 		"accepted and deleted":                {accepts: true, condition: metav1.ConditionTrue, deleted: true, accepted: true},
@@ -56,6 +58,7 @@ func TestStanding(t *testing.T) {
 				"denied":   {managedcluster.Denied(cluster), test.denied},
 				"cut off":  {managedcluster.CutOff(cluster), test.cut},
 				"acted on": {managedcluster.ActedOn(cluster), test.actedOn},
+				"soon":     {managedcluster.BeingAccepted(cluster), test.soon},
 			} {
 				if is[0] != is[1] {
 					t.Errorf("%s: %t", what, is[0])

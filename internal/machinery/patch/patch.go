@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
 // Object writes the changes of o against before, except those of its status, and reports whether there were any. It fails
@@ -16,7 +18,7 @@ func Object(ctx context.Context, c client.Client, o, before client.Object) (chan
 	if equality.Semantic.DeepEqual(o, before) {
 		return false, nil
 	}
-	if err := c.Patch(ctx, o, against(before)); err != nil {
+	if err := c.Patch(ctx, o, changes(o, before)); err != nil {
 		return false, fmt.Errorf("patch %T %s: %w", o, client.ObjectKeyFromObject(before), err)
 	}
 	return true, nil
@@ -33,6 +35,16 @@ func Status(ctx context.Context, c client.Client, o, before client.Object) (chan
 		return false, fmt.Errorf("patch the status of %T %s: %w", o, client.ObjectKeyFromObject(before), err)
 	}
 	return true, nil
+}
+
+// changes writes what differs, with the optimistic lock.
+func changes(o, before client.Object) client.Patch {
+	then, wasWork := before.(*workv1.ManifestWork)
+	now, isWork := o.(*workv1.ManifestWork)
+	if wasWork && isWork && otherSpec(then, now) {
+		return &ofWork{before: then, locked: true}
+	}
+	return against(before)
 }
 
 // against has the optimistic lock: lists are replaced whole, and conditions are a list.

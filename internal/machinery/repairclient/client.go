@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -162,12 +163,15 @@ func (c *repairClient) remember(o repair.Object, content uint64) {
 
 // withoutTimes is content without what each write of an object changes: its version, and when it is written.
 func withoutTimes(content []byte) []byte {
+	if bytes.HasPrefix(content, []byte("[")) {
+		return operationsWithoutTimes(content)
+	}
 	if !bytes.Contains(content, []byte(`"resourceVersion"`)) && !bytes.Contains(content, []byte(fleet.AnnotationTemplateWrittenAt)) {
 		return content
 	}
 	object := &unstructured.Unstructured{}
 	if json.Unmarshal(content, &object.Object) != nil {
-		return content // a list of operations
+		return content
 	}
 	for _, field := range []string{"resourceVersion", "generation", "managedFields"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
@@ -177,6 +181,47 @@ func withoutTimes(content []byte) []byte {
 	without, err := json.Marshal(object.Object)
 	if err != nil {
 		return content
+	}
+	return without
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// operationsWithoutTimes is withoutTimes for a JSON patch.
+func operationsWithoutTimes(content []byte) []byte {
+	const annotations = "/metadata/annotations"
+	var operations []operation
+	if json.Unmarshal(content, &operations) != nil {
+		return content
+	}
+	times := []string{"/metadata/resourceVersion", annotations + "/" + strings.ReplaceAll(fleet.AnnotationTemplateWrittenAt, "/", "~1")}
+	operations = slices.DeleteFunc(operations, func(o operation) bool { return slices.Contains(times, o.Path) })
+	for i, o := range operations {
+		if o.Path == annotations {
+			operations[i].Value = withoutWrittenAt(o.Value)
+		}
+	}
+	without, err := json.Marshal(operations)
+	if err != nil {
+		return content
+	}
+	return without
+}
+
+func withoutWrittenAt(annotations json.RawMessage) json.RawMessage {
+	var all map[string]string
+	if json.Unmarshal(annotations, &all) != nil {
+		return annotations
+	}
+	delete(all, fleet.AnnotationTemplateWrittenAt)
+	without, err := json.Marshal(all)
+	if err != nil {
+		return annotations
 	}
 	return without
 }

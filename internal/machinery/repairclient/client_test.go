@@ -77,6 +77,31 @@ func patches(ctx context.Context, f *fixture) error {
 	return f.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
+// operates patches by a list of operations.
+func operates(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	if o == nil {
+		return create(ctx, f)
+	}
+	if o.Data["key"] == "ours" {
+		return nil
+	}
+	annotations := `{"path": "/metadata/annotations/capstan.io~1template-written-at", "value": "%d"}`
+	if len(o.Annotations) == 0 {
+		annotations = `{"path": "/metadata/annotations", "value": {"capstan.io/template-written-at": "%d"}}`
+	}
+	content := fmt.Sprintf(`[{"op": "add", "path": "/metadata/resourceVersion", "value": %q}, {"op": "add", `+annotations[1:]+
+		`, {"op": "add", "path": "/data", "value": {"key": "ours"}}]`, o.ResourceVersion, f.round)
+	return f.Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte(content)))
+}
+
+// replaces is somebody else who replaces the object whole.
+func replaces(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	o.Data, o.Annotations = map[string]string{"key": "theirs"}, nil
+	return f.rival.Update(ctx, o)
+}
+
 func deletes(ctx context.Context, f *fixture) error {
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	return client.IgnoreNotFound(f.rival.Delete(ctx, o))
@@ -129,6 +154,8 @@ func TestWrites(t *testing.T) {
 		"updated again and again":                   {update, changes, true},
 		"patched again and again":                   {patches, changes, true},
 		"patched and deleted":                       {patches, deletes, true},
+		"patched by operations again and again":     {operates, changes, true},
+		"patched by operations and replaced":        {operates, replaces, true},
 		"nothing to do":                             {patches, nobody, false},
 		"another content each time":                 {wants, changes, false},
 		"two contents by turns":                     {toggles, nobody, false},

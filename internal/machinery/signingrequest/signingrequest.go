@@ -83,10 +83,30 @@ func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Obje
 	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)
 }
 
+// creationDelay is how much later than its request to join an agent may create its ManagedCluster. Agents of OCM create both at once, and
+// the ManagedCluster again and again while a webhook of the hub is down, as in an upgrade. With their certificate, they make no other
+// request by which the hub could accept the cluster.
+const creationDelay = 5 * time.Minute
+
+// admissionTime is how long admission of the hub may take: it says from when on certificates of a new cluster hold before the API server
+// says when that was created.
+const admissionTime = 10 * time.Second
+
+// OutdatedToJoin is Outdated for a request to join. It is outdated when it may be for a former cluster of the name: if it is older than the
+// cluster by more than creationDelay; and if the cluster was cut off since, or is restored with a time from which on its certificates hold.
+func OutdatedToJoin(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
+	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
+	created := cluster.GetCreationTimestamp().Time
+	sinceCreation := !notBefore.After(created) && created.Sub(notBefore) <= admissionTime
+	return err != nil || csr.CreationTimestamp.Time.Before(created.Add(-creationDelay)) ||
+		!sinceCreation && csr.CreationTimestamp.Time.Before(notBefore)
+}
+
 // OutdatedMessage is the message of a denial of an outdated request.
 func OutdatedMessage(cluster client.Object) string {
-	return fmt.Sprintf("it is older than the certificates that hold for ManagedCluster %s, whose annotation %s is %q",
-		cluster.GetName(), fleet.AnnotationCredentialsNotBefore, cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
+	return fmt.Sprintf("it is older than the certificates that hold for ManagedCluster %s, which is of %s, and whose annotation %s is %q",
+		cluster.GetName(), cluster.GetCreationTimestamp().UTC().Format(time.RFC3339), fleet.AnnotationCredentialsNotBefore,
+		cluster.GetAnnotations()[fleet.AnnotationCredentialsNotBefore])
 }
 
 // Indexes of requests: the ManagedCluster and the ManagedClusterAddOn that they are labelled to be of.

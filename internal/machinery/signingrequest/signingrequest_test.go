@@ -11,6 +11,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -52,6 +54,45 @@ func TestIsFor(t *testing.T) {
 			parsed.FillFromRDNSequence(&sequence)
 			if got := IsFor(&x509.CertificateRequest{Subject: parsed}, subject); got != c.want {
 				t.Errorf("%t for %s", got, parsed)
+			}
+		})
+	}
+}
+
+// RG-14: a request to join counts for the cluster that its agent creates up to five minutes later, and for no former one of the name.
+// Admission says from when on certificates of a cluster hold a little before the API server says when it was created.
+func TestOutdatedToJoin(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		requested time.Duration // after the creation of the cluster
+		notBefore string
+		want      bool
+	}{
+		"since the creation":                   {time.Second, "2026-05-01T12:00:00Z", false},
+		"a little before":                      {-5 * time.Minute, "2026-05-01T12:00:00Z", false},
+		"for a former cluster":                 {-5*time.Minute - time.Second, "2026-05-01T12:00:00Z", true},
+		"a little before, by a slow admission": {-5 * time.Minute, "2026-05-01T11:59:50Z", false},
+		"a little before, without a time":      {-5 * time.Minute, "", false},
+		"for a former cluster, without a time": {-5*time.Minute - time.Second, "", true},
+		"before the cut":                       {time.Second, "2026-05-01T12:00:02Z", true},
+		"since the cut":                        {2 * time.Second, "2026-05-01T12:00:02Z", false},
+		"before the restoration":               {-time.Minute, "2026-04-01T12:00:00Z", false},
+		"long before the restoration":          {-time.Hour, "2026-04-01T12:00:00Z", true},
+		"before the cut, and a restoration":    {-2 * time.Minute, "2026-05-01T11:59:00Z", true},
+		"since the cut, before a restoration":  {-time.Minute, "2026-05-01T11:59:00Z", false},
+		"whenever, by a time that is none":     {time.Second, "never", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", CreationTimestamp: metav1.NewTime(created)}}
+			if test.notBefore != "" {
+				cluster.Annotations = map[string]string{fleet.AnnotationCredentialsNotBefore: test.notBefore}
+			}
+			csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+				CreationTimestamp: metav1.NewTime(created.Add(test.requested))}}
+			if got := OutdatedToJoin(csr, cluster); got != test.want {
+				t.Errorf("outdated: %t", got)
 			}
 		})
 	}

@@ -154,3 +154,26 @@ func TestAnnotation(t *testing.T) {
 		t.Errorf("%q, %v of nothing", text, err)
 	}
 }
+
+// AM-09: an add-on of which a cluster is to have nothing says of which configurations that is.
+func TestNothingMadeOf(t *testing.T) {
+	t.Parallel()
+	one, other := reference("g.io", "ns", "h"), reference("g.io", "ns", "i")
+	for name, test := range map[string]struct {
+		of, desired []addonv1beta1.ConfigReference
+		want        bool
+	}{
+		"of none":                     {nil, nil, true},
+		"of none, and one is desired": {nil, []addonv1beta1.ConfigReference{one}, false},
+		"of one":                      {[]addonv1beta1.ConfigReference{one}, []addonv1beta1.ConfigReference{one}, true},
+		"of another state":            {[]addonv1beta1.ConfigReference{other}, []addonv1beta1.ConfigReference{one}, false},
+	} {
+		annotation, err := Annotation(test.of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := NothingMadeOf(NothingMessage(annotation), test.desired); got != test.want {
+			t.Errorf("%s: %t of %q", name, got, NothingMessage(annotation))
+		}
+	}
+}

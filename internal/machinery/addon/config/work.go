@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -48,6 +49,26 @@ func MadeOf(annotations map[string]string, references []addonv1beta1.ConfigRefer
 		}
 	}
 	return true
+}
+
+// madeOf is followed by the annotation in the message of an add-on without works.
+const madeOf = " with the configurations "
+
+// NothingMessage is the message of the condition ManifestApplied with the reason AddonNothingToApply. It has the annotation that works of
+// the add-on would have: the hub learns from it for which configurations there are none.
+func NothingMessage(annotation string) string {
+	const message = "the cluster is to have nothing of the add-on"
+	if annotation == "" {
+		return message
+	}
+	return message + madeOf + annotation
+}
+
+// NothingMadeOf reports whether it was of the desired configurations, all of them in their desired state, that the condition with the
+// message says that there is nothing to apply.
+func NothingMadeOf(message string, references []addonv1beta1.ConfigReference) bool {
+	_, annotation, _ := strings.Cut(message, madeOf)
+	return MadeOf(map[string]string{fleet.AnnotationConfigSpecHash: annotation}, references)
 }
 
 // recorded also takes keys without the parts that are empty: of the core group, or without a namespace.
