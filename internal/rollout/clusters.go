@@ -61,6 +61,9 @@ const (
 	TimeOut State = "TimeOut"
 	// Skip is a cluster that the rollout leaves out: it neither begins nor counts.
 	Skip State = "Skip"
+	// Absent is a cluster on which there is nothing that could get the change, or that cannot be given it. The rollout leaves it out, too,
+	// but not where the change would go on without having been tried: a mandatory group in which no cluster is Done waits for it.
+	Absent State = "Absent"
 )
 
 // Selected lists the clusters of the PlacementDecisions of one Placement by group and name, all in the state ToApply. Decisions without

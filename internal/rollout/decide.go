@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -110,7 +111,7 @@ func (p policy) phaseOf(cluster *Cluster, now time.Time) (phase ClusterPhase, du
 			return Soaking, soaked
 		}
 		return Done, time.Time{}
-	case Skip:
+	case Skip, Absent:
 		return Skipped, time.Time{}
 	default:
 		return Waiting, time.Time{}
@@ -142,6 +143,7 @@ func (p policy) inFlight(phase ClusterPhase) bool {
 
 // countStage counts the clusters of a stage that wait, take a slot or have failed.
 func (r *rollout) countStage(s *stage) {
+	r.awaitAbsent(s)
 	for _, i := range s.clusters {
 		phase := r.plan.Clusters[i].Phase
 		if r.policy.inFlight(phase) {
@@ -152,6 +154,19 @@ func (r *rollout) countStage(s *stage) {
 			s.waiting = append(s.waiting, i)
 		case HasFailed, TimedOut:
 			s.failed = append(s.failed, i)
+		}
+	}
+}
+
+// awaitAbsent has the Absent clusters of a mandatory group wait for the change, unless another cluster of the group is Done.
+func (r *rollout) awaitAbsent(s *stage) {
+	isDone := func(i int) bool { return r.plan.Clusters[i].Phase == Done }
+	if !s.mandatory || slices.ContainsFunc(s.clusters, isDone) {
+		return
+	}
+	for _, i := range s.clusters {
+		if r.input.Clusters[i].State == Absent {
+			r.plan.Clusters[i].Phase = Waiting
 		}
 	}
 }

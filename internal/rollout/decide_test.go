@@ -146,6 +146,22 @@ func TestDecide(t *testing.T) {
 		"a newcomer in a mandatory group comes first": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Succeeded, b 0, c 1 Progressing, d 1", want: "a=Done b=Start c=InProgress d=Waiting", phase: Rolling},
+		"a mandatory group of an absent cluster holds": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Absent, b 1", want: "a=Start b=Waiting", phase: Rolling,
+			reason: "first comes mandatory decision group 0, with 1 cluster to go"},
+		"one that is skipped is no proof": {
+			strategy: `{type: ProgressivePerGroup, progressivePerGroup: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Absent, b 0 Skip, c 1", want: "a=Start b=Skipped c=Waiting", phase: Rolling},
+		"nor is one of another mandatory group": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}, {groupIndex: 1}]}}`,
+			clusters: "a 0 Succeeded, b 1 Absent, c 2", want: "a=Done b=Start c=Waiting", phase: Rolling},
+		"one that is done is": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Absent, b 0 Succeeded, c 1", want: "a=Skipped b=Done c=Start", phase: Rolling},
+		"absent clusters of other groups hold nothing": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Succeeded, b 1 Absent, c 1", want: "a=Done b=Skipped c=Start", phase: Rolling},
 
 		// AM-20: ProgressivePerGroup.
 		"groups by index": {strategy: perG, clusters: "a 10, b 2, c 2, d 9", want: "a=Waiting b=Start c=Start d=Waiting", phase: Rolling,

@@ -27,7 +27,8 @@
 //   - has not become successful within progressDeadline: it is timed out;
 //   - has failed, if there is no progressDeadline. Otherwise it may recover until then.
 //
-// A stage is done when no cluster waits and no slot is taken.
+// A stage is done when no cluster waits and no slot is taken. Clusters that are Absent do not wait, except in a mandatory group in which no
+// other one is Done.
 //
 // # Failures
 //

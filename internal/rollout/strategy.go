@@ -22,6 +22,12 @@ func Validate(path *field.Path, strategy clusterv1alpha1.RolloutStrategy) field.
 	return errs
 }
 
+// HasDeadline reports whether a cluster that does not get on with the change is timed out some time.
+func HasDeadline(strategy clusterv1alpha1.RolloutStrategy) bool {
+	policy, _ := parseStrategy(field.NewPath("rolloutStrategy"), strategy, nil)
+	return policy.deadline > 0
+}
+
 // policy is a parsed strategy.
 type policy struct {
 	kind           clusterv1alpha1.RolloutType

@@ -13,6 +13,24 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
+func TestHasDeadline(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`{}`:             false,
+		`{type: Canary}`: false,
+		`{type: All, all: {progressDeadline: 10m}}`:                                 true,
+		`{type: Progressive, progressive: {progressDeadline: 10m}}`:                 true,
+		`{type: ProgressivePerGroup, progressivePerGroup: {progressDeadline: 10m}}`: true,
+		`{type: Progressive, progressive: {progressDeadline: None}}`:                false,
+		`{type: Progressive, progressive: {progressDeadline: soon}}`:                false,
+		`{type: Progressive, progressive: {}, all: {progressDeadline: 10m}}`:        false, // without effect
+	} {
+		if HasDeadline(strategy(t, text)) != want {
+			t.Errorf("%s: it is not %t", text, want)
+		}
+	}
+}
+
 // AM-20.
 func TestValidate(t *testing.T) {
 	t.Parallel()
