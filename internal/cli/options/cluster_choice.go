@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
-	"github.com/capstan-io/capstan/internal/cli/placements"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
@@ -61,11 +56,11 @@ func (f *ClusterChoice) Choose(ctx context.Context, hub *hubapi.Hub) ([]string, 
 		if err != nil {
 			return nil, err
 		}
-		clusters, err := DecidedClusters(ctx, hub, *ref)
-		if err == nil && len(clusters) == 0 {
-			err = fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
+		decisions, err := ReadDecisions(ctx, hub, *ref)
+		if err != nil {
+			return nil, err
 		}
-		return clusters, err
+		return f.global.EligibleToRead(ctx, hub, decisions)
 	case f.clusterSet != "":
 		return membersOf(ctx, hub, f.clusterSet)
 	case f.All:
@@ -111,31 +106,4 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
 	}
 	return hubapi.ObjectNames(list.Items), nil
-}
-
-// DecidedClusters are what a placement has selected. One that has never been decided on is an error: where works
-// should be is not known.
-func DecidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
-	if _, err := placements.Get(ctx, hub, ref.Namespace, ref.Name); err != nil {
-		return nil, err
-	}
-	list, err := placements.Decisions(ctx, hub, ref.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	decisions := slices.DeleteFunc(list.Items,
-		func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
-	if len(decisions) == 0 {
-		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref,
-			ref.Name, ref.Namespace)
-	}
-	var clusters []string
-	for _, d := range decisions {
-		for _, one := range d.Status.Decisions {
-			if !slices.Contains(clusters, one.ClusterName) {
-				clusters = append(clusters, one.ClusterName)
-			}
-		}
-	}
-	return clusters, nil
 }

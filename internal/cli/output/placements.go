@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -25,7 +26,8 @@ func Placements(object any, placements []clusterv1beta1.Placement, decisions []c
 	}
 }
 
-func placementGrid(placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) Grid {
+func placementGrid(placements []clusterv1beta1.Placement, all []clusterv1beta1.PlacementDecision) Grid {
+	decisions := byPlacement(all)
 	grid := Grid{Header: []string{"Name", "Status", "Reason", "SelectedClusters", "Namespace"}}
 	for i := range placements {
 		p := &placements[i]
@@ -33,7 +35,7 @@ func placementGrid(placements []clusterv1beta1.Placement, decisions []clusterv1b
 			Plain(p.Name),
 			ConditionCell(p.Status.Conditions, fleet.ConditionPlacementSatisfied),
 			Plain(placementReason(p)),
-			Plain(firstClusters(p, decisions)),
+			Plain(firstClusters(decisions[decisionsKey(p)])),
 			Plain(p.Namespace),
 		})
 	}
@@ -43,18 +45,14 @@ func placementGrid(placements []clusterv1beta1.Placement, decisions []clusterv1b
 // mostInCell is how many clusters are named in a cell of a table.
 const mostInCell = 5
 
-func firstClusters(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) string {
+// firstClusters are as many selected clusters as fit into a cell.
+func firstClusters(decisions []*clusterv1beta1.PlacementDecision) string {
 	var names []string
-	for _, d := range decisionsOf(p, decisions) {
+	for _, d := range decisions {
 		for _, one := range d.Status.Decisions {
 			names = append(names, one.ClusterName)
 		}
 	}
-	return someOf(names)
-}
-
-// someOf are as many names as fit into a cell.
-func someOf(names []string) string {
 	if len(names) > mostInCell {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostInCell], ","), len(names)-mostInCell)
 	}
@@ -72,7 +70,8 @@ func placementReason(p *clusterv1beta1.Placement) string {
 	return ""
 }
 
-func placementTree(placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) Node {
+func placementTree(placements []clusterv1beta1.Placement, all []clusterv1beta1.PlacementDecision) Node {
+	decisions := byPlacement(all)
 	root := Node{Key: "Placements", Value: count(len(placements))}
 	for i := range placements {
 		p := &placements[i]
@@ -90,7 +89,7 @@ func placementTree(placements []clusterv1beta1.Placement, decisions []clusterv1b
 					Leaf(fleet.ConditionPlacementMisconfigured, conditionWithMessage(p, fleet.ConditionPlacementMisconfigured, metav1.ConditionFalse)),
 				}},
 			}},
-			{Key: "PlacementDecision", Children: decisionNodes(p, decisions)},
+			{Key: "PlacementDecision", Children: decisionNodes(decisions[decisionsKey(p)])},
 		}})
 	}
 	return root
@@ -108,9 +107,9 @@ func conditionWithMessage(p *clusterv1beta1.Placement, kind string, good metav1.
 	return Cell{Text: string(condition.Status) + " (" + condition.Message + ")", Bad: true}
 }
 
-func decisionNodes(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) []Node {
+func decisionNodes(decisions []*clusterv1beta1.PlacementDecision) []Node {
 	var nodes []Node
-	for _, d := range decisionsOf(p, decisions) {
+	for _, d := range decisions {
 		names := make([]string, len(d.Status.Decisions))
 		for i, one := range d.Status.Decisions {
 			names[i] = one.ClusterName
@@ -120,13 +119,22 @@ func decisionNodes(p *clusterv1beta1.Placement, decisions []clusterv1beta1.Place
 	return nodes
 }
 
-// decisionsOf are the decisions of a placement in their order: -9 before -10.
-func decisionsOf(p *clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) []clusterv1beta1.PlacementDecision {
-	own := slices.DeleteFunc(slices.Clone(decisions), func(d clusterv1beta1.PlacementDecision) bool {
-		return d.Namespace != p.Namespace || d.Labels[fleet.LabelPlacement] != p.Name
-	})
-	slices.SortFunc(own, func(a, b clusterv1beta1.PlacementDecision) int {
-		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
-	})
-	return own
+// byPlacement are the decisions of each placement in their order: -9 before -10. The name of a placement is the value of the label.
+func byPlacement(decisions []clusterv1beta1.PlacementDecision) map[types.NamespacedName][]*clusterv1beta1.PlacementDecision {
+	of := map[types.NamespacedName][]*clusterv1beta1.PlacementDecision{}
+	for i := range decisions {
+		key := types.NamespacedName{Namespace: decisions[i].Namespace, Name: decisions[i].Labels[fleet.LabelPlacement]}
+		of[key] = append(of[key], &decisions[i])
+	}
+	for _, own := range of {
+		slices.SortFunc(own, func(a, b *clusterv1beta1.PlacementDecision) int {
+			return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return of
+}
+
+// decisionsKey is that of the decisions of a placement.
+func decisionsKey(p *clusterv1beta1.Placement) types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: fleet.LabelValue(p.Name)}
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,7 +20,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
-	"github.com/capstan-io/capstan/internal/machinery/text"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -32,13 +31,10 @@ type Reader struct {
 	Trust bool
 }
 
-// PassedOver has the clusters of decisions that the hub does not act on, with the reasons.
-type PassedOver map[string]string
-
 // Clusters returns the clusters of the decisions of one placement in the namespace that the hub acts on, in the state ToApply, and those
 // that it passes over.
 func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clusterv1beta1.PlacementDecision) ([]rollout.Cluster,
-	PassedOver, error) {
+	decided.PassedOver, error) {
 	named := rollout.Selected(decisions)
 	if r.Trust || len(named) == 0 {
 		return named, nil, nil
@@ -47,7 +43,7 @@ func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clus
 	if err != nil {
 		return nil, nil, err
 	}
-	passedOver := PassedOver{}
+	passedOver := decided.PassedOver{}
 	for _, cluster := range named {
 		reason, err := r.reasonNotActedOn(ctx, cluster.Name, namespace, sets)
 		if err != nil {
@@ -61,7 +57,7 @@ func (r Reader) Clusters(ctx context.Context, namespace string, decisions []clus
 }
 
 // Named is like Clusters, for clusters by their names.
-func (r Reader) Named(ctx context.Context, namespace string, names ...string) ([]rollout.Cluster, PassedOver, error) {
+func (r Reader) Named(ctx context.Context, namespace string, names ...string) ([]rollout.Cluster, decided.PassedOver, error) {
 	decision := clusterv1beta1.PlacementDecision{}
 	for _, name := range names {
 		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: name})
@@ -99,35 +95,9 @@ func (r Reader) reasonNotActedOn(ctx context.Context, name, namespace string, se
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "there is no such ManagedCluster", nil
+		return decided.WhyPassedOver(nil, namespace, sets), nil
 	case err != nil:
 		return "", fmt.Errorf("get ManagedCluster %s: %w", name, err)
-	case !slices.ContainsFunc(sets, func(set labels.Selector) bool { return set.Matches(labels.Set(cluster.Labels)) }):
-		return fmt.Sprintf("it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace %s", namespace), nil
-	case !cluster.DeletionTimestamp.IsZero():
-		return "it is being deleted", nil
-	case managedcluster.Denied(cluster):
-		return "it is denied", nil
-	case !managedcluster.Accepted(cluster):
-		return "it is not accepted yet", nil
 	}
-	return "", nil
-}
-
-// String lists the clusters and reasons for a condition; it is empty if there are none.
-func (p PassedOver) String() string {
-	if len(p) == 0 {
-		return ""
-	}
-	by := map[string][]string{}
-	for cluster, reason := range p {
-		by[reason] = append(by[reason], cluster)
-	}
-	texts := make([]string, 0, len(by))
-	for reason, clusters := range by {
-		slices.Sort(clusters)
-		texts = append(texts, fmt.Sprintf("%s (%s)", text.FirstFew(clusters), reason))
-	}
-	slices.Sort(texts)
-	return fmt.Sprintf("%s of its decisions passed over: %s", text.Count(len(p), "cluster"), strings.Join(texts, ", "))
+	return decided.WhyPassedOver(cluster, namespace, sets), nil
 }

@@ -39,6 +39,9 @@ func deleting(c *clusterv1.ManagedCluster) {
 	c.DeletionTimestamp, c.Finalizers = &now, []string{"example.com/held"}
 }
 
+// restored comes from a backup without status.
+func restored(c *clusterv1.ManagedCluster) { c.Status.Conditions = nil }
+
 func labelled(key, value string) func(*clusterv1.ManagedCluster) {
 	return func(c *clusterv1.ManagedCluster) { c.Labels[key] = value }
 }
@@ -76,8 +79,10 @@ func TestForgedDecisions(t *testing.T) {
 		cluster("good", "mine"), cluster("eu", "theirs", labelled("region", "eu")),
 		cluster("theirs", "theirs"), cluster("in-broken", "broken"), cluster("in-none", "no-such-set"),
 		cluster("undecided", "mine", undecided), cluster("denied", "mine", denied), cluster("deleting", "mine", deleting),
+		cluster("restored", "mine", restored), cluster("restored-theirs", "theirs", restored),
 	}
-	named := []string{"good", "eu", "theirs", "in-broken", "in-none", "undecided", "denied", "deleting", "kube-system", "no-such-cluster"}
+	named := []string{"good", "eu", "theirs", "in-broken", "in-none", "undecided", "denied", "deleting", "kube-system", "no-such-cluster",
+		"restored", "restored-theirs"}
 	const unbound = "it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace tenant"
 	for name, test := range map[string]struct {
 		namespace string
@@ -87,13 +92,14 @@ func TestForgedDecisions(t *testing.T) {
 	}{
 		"a tenant": {namespace: "tenant", want: "eu good", passed: map[string]string{
 			"theirs": unbound, "in-broken": unbound, "in-none": unbound,
+			"restored": "it is accepted, and the hub is about to set it up", "restored-theirs": unbound,
 			"undecided": "it is not accepted yet", "denied": "it is denied", "deleting": "it is being deleted",
 			"kube-system": "there is no such ManagedCluster", "no-such-cluster": "there is no such ManagedCluster",
 		}},
 		"a namespace without a set": {namespace: "unbound", want: ""},
 		"another namespace":         {namespace: "elsewhere", want: "eu theirs"},
 		"a hub that trusts decisions": {namespace: "unbound", trust: true,
-			want: "deleting denied eu good in-broken in-none kube-system no-such-cluster theirs undecided"},
+			want: "deleting denied eu good in-broken in-none kube-system no-such-cluster restored restored-theirs theirs undecided"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,25 +121,17 @@ func TestForgedDecisions(t *testing.T) {
 			if !test.trust && len(passedOver)+len(got) != len(named) {
 				t.Errorf("passes over %v", passedOver)
 			}
+			for _, cluster := range named {
+				if keeps := passedOver.Keeps(cluster); test.passed != nil && keeps != (cluster == "restored") {
+					t.Errorf("that %s keeps what it has is %t", cluster, keeps)
+				}
+			}
 			for cluster, reason := range test.passed {
 				if passedOver[cluster] != reason {
 					t.Errorf("%s is passed over because %q, want %q", cluster, passedOver[cluster], reason)
 				}
 			}
 		})
-	}
-}
-
-func TestPassedOver(t *testing.T) {
-	t.Parallel()
-	for want, passedOver := range map[string]selected.PassedOver{
-		"": nil,
-		"3 clusters of its decisions passed over: a, b (it is denied), c (it is being deleted)": {"b": "it is denied", "a": "it is denied",
-			"c": "it is being deleted"},
-	} {
-		if got := passedOver.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }
 
@@ -153,6 +151,31 @@ func TestClusterChanged(t *testing.T) {
 		"a heartbeat":     {cluster("c", "s"), cluster("c", "s"), false},
 	} {
 		if got := selected.ClusterChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// What decided.All reads of a placement is watched.
+func TestPlacementChanged(t *testing.T) {
+	t.Parallel()
+	scheduled := func(number int32) *clusterv1beta1.Placement {
+		return &clusterv1beta1.Placement{Status: clusterv1beta1.PlacementStatus{
+			NumberOfSelectedClusters: number, Conditions: []metav1.Condition{{Type: "PlacementSatisfied", Status: metav1.ConditionFalse}}}}
+	}
+	edited := scheduled(1)
+	edited.Generation = 2
+	for name, test := range map[string]struct {
+		before, after *clusterv1beta1.Placement
+		want          bool
+	}{
+		"nothing":        {scheduled(2), scheduled(2), false},
+		"scheduled":      {&clusterv1beta1.Placement{}, scheduled(0), true},
+		"fewer clusters": {scheduled(2), scheduled(1), true},
+		"more clusters":  {scheduled(1), scheduled(2), false},
+		"the spec":       {scheduled(1), edited, true},
+	} {
+		if got := selected.PlacementChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +29,7 @@ import (
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -229,7 +228,8 @@ func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.C
 		return work, nil // it is made again when it has gone, which is an event
 	case len(manifests) == 0:
 		return nil, c.remove(ctx, work)
-	case same(work.Spec.Workload.Manifests, manifests) && work.Annotations[fleet.AnnotationAccountNamespace] == all.accountNamespace:
+	case manifest.SameManifests(work.Spec.Workload.Manifests, manifests) &&
+		work.Annotations[fleet.AnnotationAccountNamespace] == all.accountNamespace:
 		return work, nil
 	}
 	before := work.DeepCopy()
@@ -270,14 +270,6 @@ func refusal(err error) error {
 		return waits("the hub refuses its ManifestWork: %w", err)
 	}
 	return err
-}
-
-// same reports whether manifests say the same: the API server may have stored them with another order of fields.
-func same(a, b []workv1.Manifest) bool {
-	return slices.EqualFunc(a, b, func(a, b workv1.Manifest) bool {
-		var one, other any
-		return json.Unmarshal(a.Raw, &one) == nil && json.Unmarshal(b.Raw, &other) == nil && equality.Semantic.DeepEqual(one, other)
-	})
 }
 
 // noteAccountNamespace keeps where accounts are for the time that the add-on does not say. A work without accounts has nothing to keep.

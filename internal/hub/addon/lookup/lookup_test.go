@@ -65,3 +65,33 @@ func TestWorks(t *testing.T) {
 		t.Error("a work without labels has an add-on")
 	}
 }
+
+// AM-05: while it is not known what a placement selects, it may apply on the clusters of those before it, and on clusters of none.
+func TestUnresolved(t *testing.T) {
+	t.Parallel()
+	known, next := &lookup.Placement{}, &lookup.Placement{}
+	unknown, other := &lookup.Placement{Unknown: "it is gone"}, &lookup.Placement{Unknown: "it is undecided"}
+	for name, test := range map[string]struct {
+		placements    []*lookup.Placement
+		applies, want *lookup.Placement
+	}{
+		"there are none":            {nil, nil, nil},
+		"all are known":             {[]*lookup.Placement{known, next}, known, nil},
+		"all are known, none":       {[]*lookup.Placement{known, next}, nil, nil},
+		"one before":                {[]*lookup.Placement{unknown, known}, known, nil},
+		"one before, none":          {[]*lookup.Placement{unknown, known}, nil, unknown},
+		"one after":                 {[]*lookup.Placement{known, unknown}, known, unknown},
+		"one after, further on":     {[]*lookup.Placement{known, next, unknown, other}, known, unknown},
+		"one between, the last":     {[]*lookup.Placement{known, unknown, next}, next, nil},
+		"one on both sides":         {[]*lookup.Placement{unknown, known, other}, known, other},
+		"one on both sides of none": {[]*lookup.Placement{unknown, known, other}, nil, unknown},
+	} {
+		if got := lookup.Unresolved(test.placements, test.applies); got != test.want {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+		if all := lookup.AllResolved(test.placements); all == slices.ContainsFunc(test.placements,
+			func(p *lookup.Placement) bool { return p.Unknown != "" }) {
+			t.Errorf("%s: all are resolved: %t", name, all)
+		}
+	}
+}

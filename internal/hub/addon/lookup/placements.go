@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -12,6 +13,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -23,7 +25,7 @@ type Placement struct {
 	// Selected are the selected clusters, in the state ToApply.
 	Selected []rollout.Cluster
 	// PassedOver are clusters in its decisions that must not be acted on.
-	PassedOver selected.PassedOver
+	PassedOver decided.PassedOver
 	// ClustersPerDecisionGroup is the size of the Placement's decision groups, if it is set.
 	ClustersPerDecisionGroup *intstr.IntOrString
 }
@@ -61,7 +63,7 @@ func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
-	if !selected.Decided(found, decisions.Items) {
+	if !decided.All(found, decisions.Items) {
 		p.Unknown = fmt.Sprintf("Placement %s has not been decided on yet; until then nothing is removed from its clusters", key)
 		return nil
 	}
@@ -80,12 +82,22 @@ func Decisive(placements []*Placement) map[string]*Placement {
 	return decisive
 }
 
+// Keeps reports whether a placement selects a cluster that is passed over for a moment, and keeps what it has.
+func Keeps(placements []*Placement, cluster string) bool {
+	return slices.ContainsFunc(placements, func(p *Placement) bool { return p.PassedOver.Keeps(cluster) })
+}
+
 // AllResolved reports whether it is known for all placements what they select.
-func AllResolved(placements []*Placement) bool {
-	for _, placement := range placements {
+func AllResolved(placements []*Placement) bool { return Unresolved(placements, nil) == nil }
+
+// Unresolved returns the first placement of which it is not known what it selects, and which might therefore be the decisive one of a
+// cluster, in the place of the placement that applies there now: a later one, or any if none applies. It returns nil if there is no such
+// placement.
+func Unresolved(placements []*Placement, applies *Placement) *Placement {
+	for _, placement := range placements[slices.Index(placements, applies)+1:] {
 		if placement.Unknown != "" {
-			return false
+			return placement
 		}
 	}
-	return true
+	return nil
 }
