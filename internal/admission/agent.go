@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -147,12 +148,17 @@ func finalizersOfOthers(o metav1.Object) []string {
 
 // ValidateCertificateSigningRequest ensures that the label of a request names its author: the agent of a cluster may only create
 // requests with the label of this cluster. So an agent finds only its own requests by the label, and the requests of one cluster do not
-// count against another. Nobody of those keeps a request from expiring. It fails with 403, and with 413 on a request that is far larger
-// than those of agents. The content of the request is checked when it is approved.
+// count against another. Nobody of those keeps a request from expiring, or gives it a name that no object of Kubernetes has: administrators
+// approve requests by their names, and those of agents. It fails with 403, and with 413 on a request that is far larger than those of
+// agents. The content of the request is checked when it is approved.
 func ValidateCertificateSigningRequest(csr, old metav1.Object, sender Sender) error {
 	if sender.stranger() {
 		if err := validateHold(csr, old, requestResource, sender); err != nil {
 			return err
+		}
+		if faults := validation.IsDNS1123Subdomain(csr.GetName()); old == nil && csr.GetName() != "" && len(faults) > 0 {
+			return apierrors.NewForbidden(requestResource, csr.GetName(), fmt.Errorf(
+				"user %q joins or acts for a cluster and cannot set metadata.name to %q: %s", sender.Name, csr.GetName(), strings.Join(faults, "; ")))
 		}
 		if err := limitSize(csr, mostRequestBytes, fmt.Sprintf("CertificateSigningRequest %q", csr.GetName()), nil); err != nil {
 			return err

@@ -104,6 +104,29 @@ func TestRequestsAreNotHeld(t *testing.T) {
 	}
 }
 
+// Nobody who joins, and no agent, gives a certificate request a name that reads like that of an agent, or like several words.
+func TestRequestsAreNamedLikeObjects(t *testing.T) {
+	t.Parallel()
+	senders := map[string]*user.DefaultInfo{"agent": agentOfC1}
+	maps.Copy(senders, newcomers)
+	for name, refused := range map[string]string{
+		"c1-x7k2p":                            "",
+		"addon.c1-x":                          "",
+		"":                                    "", // the server makes one
+		"system:open-cluster-management:c1:a": "cannot set metadata.name",
+		"c1 c1-x":                             "cannot set metadata.name",
+		"c1\x1b[2K":                           "cannot set metadata.name",
+	} {
+		csr := request(t, 1)
+		csr.SetName(name)
+		for _, who := range senders {
+			checkForbidden(t, as(who).write(t, csr.DeepCopy(), nil, ""), refused)
+			checkStatus(t, as(who).write(t, csr.DeepCopy(), csr.DeepCopy(), ""), 0, "")
+		}
+		checkStatus(t, newServer().write(t, csr.DeepCopy(), nil, ""), 0, "")
+	}
+}
+
 // Everybody else who may create ManagedClusters creates what they like, in nobody's name.
 func TestAdministratorsCreateAnyCluster(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func (c *Controller) reconcileCertificate(ctx context.Context, addOn *addonv1bet
 	//nolint:contextcheck // the request goes on when this reconcile has ended
 	obtained := c.requests.obtain(w.id(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}, &clientcert.Requester{
 		Hub: c.Uncached, Keys: key, Identity: c.Identity, Author: c.Author, AddOn: w.request, Renews: true, Brokered: c.Brokered,
-		Lifetime: c.CertificateLifetime, Record: c.Record,
+		NotBefore: w.notBefore, Lifetime: c.CertificateLifetime, Record: c.Record,
 	})
 	now.due = c.Clock.Now().Add(resync)
 	if err != nil {

@@ -82,6 +82,7 @@ type Controller struct {
 	inventory       *secretInventory
 	renewalFraction float64 // of its lifetime that a credential has left when it is renewed
 	renewed         map[id]time.Time
+	receipts        map[id]clientcert.Receipt
 	// silent is since when the driver of an add-on could have been reported.
 	silent map[types.NamespacedName]time.Time
 	// agents knows where the agents of add-ons run.
@@ -94,8 +95,8 @@ type Controller struct {
 func Register(mgr ctrl.Manager, o Options) error {
 	c := &Controller{
 		Options: o, hub: o.Hub.GetClient(), requests: &requests{}, renewalFraction: clientcert.RandomRenewalFraction(),
-		renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{}, clusters: map[string]*agentCluster{},
-		ready: map[string]time.Time{},
+		renewed: map[id]time.Time{}, receipts: map[id]clientcert.Receipt{}, silent: map[types.NamespacedName]time.Time{},
+		clusters: map[string]*agentCluster{}, ready: map[string]time.Time{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
 		var err error
@@ -265,7 +266,9 @@ func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSec
 
 // renewal is when a credential is due.
 func (c *Controller) renewal(w *desiredSecret, notBefore, notAfter time.Time) secretState {
-	due := clientcert.RenewalTime(notBefore, notAfter, c.renewalFraction)
+	receipt := c.receipts[w.id()]
+	due := receipt.RenewalTime(notBefore, notAfter, c.Clock.Now(), c.renewalFraction)
+	c.receipts[w.id()] = receipt
 	// By a clock that is far ahead of the hub's, the next one is due at once.
 	pause := min(clientcert.RetryRenewal, notAfter.Sub(notBefore)/2)
 	if again := c.renewed[w.id()].Add(pause); due.Before(again) {
@@ -294,6 +297,7 @@ func (c *Controller) release(ctx context.Context, owner types.NamespacedName, al
 		}
 		c.requests.drop(old)
 		delete(c.renewed, old)
+		delete(c.receipts, old)
 		key := client.ObjectKey{Namespace: old.namespace, Name: old.name}
 		err := errors.Join(c.pendingKey(old, nil).Remove(), c.clusters[old.cluster].remove(ctx, key, c.marks(old.addOn, old.cluster)))
 		if err == nil {

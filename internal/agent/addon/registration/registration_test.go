@@ -31,7 +31,7 @@ func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 	return &Controller{
 		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver,
 			Clock: clocktesting.NewFakeClock(start)},
-		renewalFraction: 0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
+		renewalFraction: 0.2, renewed: map[id]time.Time{}, receipts: map[id]clientcert.Receipt{}, silent: map[types.NamespacedName]time.Time{},
 	}
 }
 
@@ -157,6 +157,23 @@ func TestRenewal(t *testing.T) {
 	}
 	if got := c.renewal(w, start, start.Add(10*time.Second)); !got.due.Equal(start.Add(8 * time.Second)) {
 		t.Errorf("a short-lived one is due at %s", got.due)
+	}
+}
+
+// RG-08 RG-22: by a clock that is behind the hub's, a credential is renewed when it has had its time, while the hub still takes it.
+func TestRenewalByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	c, w := newController("csr"), &desiredSecret{addOn: "hello"}
+	clk := clocktesting.NewFakeClock(start.Add(-15 * time.Minute))
+	c.Clock = clk
+	for _, from := range []time.Time{start, start.Add(48 * time.Minute)} {
+		due := clk.Now().Add(48 * time.Minute)
+		for range 3 {
+			if got := c.renewal(w, from, from.Add(time.Hour)); !got.due.Equal(due) {
+				t.Errorf("at %s, what is valid from %s on is due at %s, want %s", clk.Now(), from, got.due, due)
+			}
+			clk.Step(16 * time.Minute)
+		}
 	}
 }
 

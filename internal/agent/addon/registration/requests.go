@@ -3,6 +3,7 @@ package registration
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,10 +26,17 @@ type requests struct {
 }
 
 type request struct {
-	addOn    *clientcert.AddOn
-	end      context.CancelFunc
-	done     bool
-	obtained obtained
+	addOn     *clientcert.AddOn
+	notBefore time.Time
+	end       context.CancelFunc
+	done      bool
+	obtained  obtained
+}
+
+// isFor reports whether the request is the one that would be made.
+func (r *request) isFor(requester *clientcert.Requester) bool {
+	return r.addOn.SignerName == requester.AddOn.SignerName && clientcert.SameSubject(r.addOn.Subject, requester.AddOn.Subject) &&
+		r.notBefore.Equal(requester.NotBefore)
 }
 
 // obtained is a certificate with its key, in PEM, or why there is none.
@@ -46,12 +54,13 @@ func (r *requests) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 }
 
 // obtain returns the result of the request for a Secret, once; nil as long as there is none. It makes the request if it is not
-// in progress, and ends the one for another certificate. When it is decided upon, the owner is reconciled.
+// in progress, and ends the one for another certificate, or from before the hub cut the cluster off. When it is decided upon, the owner is
+// reconciled.
 func (r *requests) obtain(of id, owner reconcile.Request, requester *clientcert.Requester) *obtained {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.waiting[of]; now != nil {
-		if now.addOn.SignerName == requester.AddOn.SignerName && clientcert.SameSubject(now.addOn.Subject, requester.AddOn.Subject) {
+		if now.isFor(requester) {
 			if !now.done {
 				return nil
 			}
@@ -61,7 +70,7 @@ func (r *requests) obtain(of id, owner reconcile.Request, requester *clientcert.
 		now.end()
 	}
 	ctx, end := context.WithCancel(r.ctx)
-	next := &request{addOn: requester.AddOn, end: end}
+	next := &request{addOn: requester.AddOn, notBefore: requester.NotBefore, end: end}
 	r.waiting[of] = next
 	go func() {
 		defer end()

@@ -76,6 +76,8 @@ type Bootstrap struct {
 	registered bool
 	reported   string // the hub that was last logged as the one to register with
 	lack       string // what was last reported to be wrong with the credential
+	// notBefore is from when on the hub takes certificates of the cluster; the zero time stands for always.
+	notBefore time.Time
 }
 
 // departure is from a hub that the agent could not work with any more.
@@ -141,11 +143,10 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 // Registered reports whether the last Ensure has registered, so that the credential is as the bootstrap kubeconfig says of the hub.
 func (b *Bootstrap) Registered() bool { return b.registered }
 
-// reportFailure reports an attempt that failed, unless the hub has denied the request of a certificate, or takes no more: it is reached.
+// reportFailure reports an attempt that failed, unless the hub has denied the request of a certificate: it is reached.
 func (b *Bootstrap) reportFailure(ctx context.Context, err error) {
 	var denied *clientcert.DeniedError
-	var halted *clientcert.HaltedError
-	if !errors.As(err, &denied) && !errors.As(err, &halted) {
+	if !errors.As(err, &denied) {
 		b.Report.Attempted(ctx, err)
 	}
 }
@@ -289,7 +290,8 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 // obtain requests a certificate, and stores it as the credential for the hub.
 func (b *Bootstrap) obtain(ctx context.Context, hub client.WithWatch, c *candidate, host string, created bool) error {
 	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime,
-		Signer: b.access().Signer, Brokered: b.access().Brokered, NewCluster: created, Record: b.Record}
+		Signer: b.access().Signer, Brokered: b.access().Brokered, NewCluster: created, NotBefore: b.notBefore,
+		Clock: b.Clock, Record: b.Record}
 	certificate, key, err := b.request(ctx, requester)
 	if err != nil {
 		return err
@@ -389,6 +391,7 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 	cluster.Name = b.Identity.Cluster
 	cluster.Annotations, cluster.Labels = b.annotations(), b.Labels
 	cluster.Spec.ManagedClusterClientConfigs = b.ClientConfigs
+	b.notBefore = time.Time{}
 	refused := hub.Create(ctx, cluster)
 	if refused != nil {
 		// Whatever the reason: to an agent that may create no more clusters, a hub does not say that there is this one.
@@ -396,6 +399,7 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 		err := hub.Get(ctx, client.ObjectKeyFromObject(cluster), existing)
 		if err == nil {
 			b.warnOfNameClash(ctx, existing)
+			b.notBefore, _ = fleet.CredentialsNotBefore(existing.Annotations) // what is no time leaves all requests
 			return false, b.checkAWSAnnotations(existing)
 		}
 		if !apierrors.IsNotFound(err) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,8 @@ func TestManagedClusterIsCreatedFirst(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			existing := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", Labels: map[string]string{"of": "hub"}}}
+			existing := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", Labels: map[string]string{"of": "hub"},
+				Annotations: map[string]string{"capstan.io/credentials-not-before": "2026-11-22T17:00:00Z"}}}
 			api := fake.NewClientBuilder().WithScheme(scheme)
 			if test.exists {
 				api.WithObjects(existing)
@@ -76,6 +78,9 @@ func TestManagedClusterIsCreatedFirst(t *testing.T) {
 			created, err := b.ensureManagedCluster(t.Context(), hub)
 			if created != test.created || (err != nil) != test.fails || !slices.Equal(requests, test.requests) {
 				t.Errorf("created: %t, %v, by %q; want %t by %q", created, err, requests, test.created, test.requests)
+			}
+			if test.exists != b.notBefore.Equal(time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)) {
+				t.Errorf("requests count from %s on", b.notBefore)
 			}
 			if test.fails && !apierrors.IsTooManyRequests(err) {
 				t.Errorf("the reason is lost: %v", err)

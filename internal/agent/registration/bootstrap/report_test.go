@@ -22,7 +22,6 @@ func TestFailureIsReported(t *testing.T) {
 	}{
 		"no answer": {errors.New("dial tcp 192.0.2.1:6443: i/o timeout"), 1},
 		"denied":    {fmt.Errorf("register: %w", &clientcert.DeniedError{Request: "c1"}), 0},
-		"halted":    {fmt.Errorf("register: %w", &clientcert.HaltedError{}), 0},
 	} {
 		client := fake.NewClientset()
 		b := &Bootstrap{Report: hubreport.New(client.CoreV1().ConfigMaps("agent"), clock.RealClock{})}

@@ -17,8 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -81,8 +83,14 @@ type Requester struct {
 	Author string
 	// AddOn is the add-on that the certificate is for; nil means the agent itself.
 	AddOn *AddOn
-	// Renews says that Hub authenticates as Author already. Requests of other authors then do not count, whatever they are for.
+	// Renews says that Hub authenticates as Author already. Requests of other authors then do not count, whatever they are for; until then,
+	// those for other keys do not.
 	Renews bool
+	// NotBefore is from when on the hub takes certificates for the cluster; the zero time stands for always. It decides on no requests from
+	// before, for which another one is made. What it has approved for an agent that joins, it signs.
+	NotBefore time.Time
+	// Clock says which certificates for an agent that joins have expired; without it, none has.
+	Clock clock.PassiveClock
 	// NewCluster says that the hub did not know the cluster until now, so that it has no earlier requests: of a hub with many
 	// clusters, each such search reads the requests of all.
 	NewCluster bool
@@ -174,8 +182,7 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:    request,
 			SignerName: r.signer(),
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
-				certificatesv1.UsageClientAuth},
+			Usages:     usages(),
 		},
 	}
 	if r.Lifetime > 0 {
@@ -184,42 +191,101 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 	return csr
 }
 
-// pending is the last request with this key, if there is one: those before it are for former ManagedClusters of the name. Where there is
-// none, it fails if too many requests of this agent are undecided to make another. An agent that joins, and is not known as their author
-// yet, counts those for its own identity: anyone who may join can make others with the label of the cluster. A denial counts until the
-// denied request is deleted, or there is a later one with this key.
+// usages are what all certificates are for.
+func usages() []certificatesv1.KeyUsage {
+	return []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+		certificatesv1.UsageClientAuth}
+}
+
+// pending is the request with this key that counts most, if there is one. Of several that count the same, it is the last: those before it
+// are for former ManagedClusters of the name. Where there is none, it fails if too many requests of this agent are undecided to make
+// another, or one was refused. A refusal counts until the refused request is deleted, or there is another one that counts more.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
 		return nil, fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
 	}
-	var last *certificatesv1.CertificateSigningRequest
-	undecided := 0
+	var best *certificatesv1.CertificateSigningRequest
+	bestRank, undecided := rank{}, 0
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != cmp.Or(r.Author, r.Identity.User()) {
+		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || !r.isOwn(csr, private) || r.isOutdated(csr) {
 			continue
 		}
-		same := r.isSameRequest(csr)
-		if isUndecided(csr) && (r.Renews || same) {
+		if r.Renews && isUndecided(csr) {
 			undecided++
 		}
-		counts := same && (refusal(csr) != nil || private.PublicKey.Equal(parse(csr).PublicKey))
-		if counts && (last == nil || last.CreationTimestamp.Before(&csr.CreationTimestamp)) {
-			last = csr
+		this := r.rankOf(csr, private)
+		more := this.compare(bestRank)
+		if this.state != unrelated && (more > 0 || more == 0 && best.CreationTimestamp.Before(&csr.CreationTimestamp)) {
+			best, bestRank = csr, this
 		}
 	}
 	switch {
-	case last == nil && undecided >= maxPending:
+	case best == nil && undecided >= maxPending:
 		return nil, &HaltedError{Cluster: r.Identity.Cluster, AddOn: r.addOnName(), Requests: undecided}
-	case last == nil:
+	case best == nil:
 		return nil, nil
+	case bestRank.state == refused:
+		return nil, refusal(best) // it would be refused again
 	}
-	if err := refusal(last); err != nil {
-		return nil, err // it would be denied again
+	log.FromContext(ctx).Info("Request for a certificate taken up again", "request", best.Name, "user", r.subject().CommonName)
+	return best, nil
+}
+
+// state is what has become of a request, as far as the agent can use it: the more, the better.
+type state int
+
+const (
+	unrelated state = iota
+	refused
+	waiting
+	approved
+	signed
+)
+
+// rank is how much a request counts: one for the ManagedCluster that there is more than one for a former one of the name, whatever has
+// become of them.
+type rank struct {
+	current bool
+	state   state
+}
+
+func (r rank) compare(other rank) int {
+	switch {
+	case r.current == other.current:
+		return cmp.Compare(r.state, other.state)
+	case r.current:
+		return 1
 	}
-	log.FromContext(ctx).Info("Request for a certificate taken up again", "request", last.Name, "user", r.subject().CommonName)
-	return last, nil
+	return -1
+}
+
+func (r *Requester) rankOf(csr *certificatesv1.CertificateSigningRequest, private *ecdsa.PrivateKey) rank {
+	return rank{current: !r.isEarlier(csr) || r.isSignedSince(csr), state: r.stateOf(csr, private)}
+}
+
+// stateOf is what has become of a request for the agent's certificate. Anyone who sees one can copy it with its key, and change the rest:
+// to have a copy signed does no harm, and one for other usages is neither refused nor waited for.
+func (r *Requester) stateOf(csr *certificatesv1.CertificateSigningRequest, private *ecdsa.PrivateKey) state {
+	own, usual := isFor(csr, private), sets.New(csr.Spec.Usages...).Equal(sets.New(usages()...))
+	switch {
+	case !r.isSameRequest(csr):
+		return unrelated
+	case own && r.isExpired(csr):
+		return unrelated
+	case own && len(csr.Status.Certificate) > 0:
+		return signed
+	case usual && refusal(csr) != nil:
+		return refused
+	case !own || refusal(csr) != nil:
+		return unrelated
+	case !isUndecided(csr):
+		return approved
+	case usual:
+		return waiting
+	}
+	return unrelated
 }
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
@@ -295,6 +361,55 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 		}
 	}
 	return nil
+}
+
+// isOwn reports whether a request is of this agent. One that joins is not known as their author yet, but by its key: anyone who may join
+// can make requests with the label of its cluster and in its name. How many who joins makes is limited by the hub.
+func (r *Requester) isOwn(csr *certificatesv1.CertificateSigningRequest, private *ecdsa.PrivateKey) bool {
+	if r.Renews {
+		return r.author(csr) == cmp.Or(r.Author, r.Identity.User())
+	}
+	return isFor(csr, private)
+}
+
+// isOutdated reports whether a request is from before the hub took certificates of the cluster, and nothing comes of it any more.
+func (r *Requester) isOutdated(csr *certificatesv1.CertificateSigningRequest) bool {
+	if !r.isEarlier(csr) {
+		return false
+	}
+	return r.Renews || len(csr.Status.Certificate) == 0 && (isUndecided(csr) || refusal(csr) != nil)
+}
+
+// isEarlier reports whether a request is from before the hub took certificates of the cluster.
+func (r *Requester) isEarlier(csr *certificatesv1.CertificateSigningRequest) bool {
+	return csr.CreationTimestamp.Time.Before(r.NotBefore)
+}
+
+// isSignedSince reports whether the hub has issued a certificate since it takes those of the cluster.
+func (r *Requester) isSignedSince(csr *certificatesv1.CertificateSigningRequest) bool {
+	leaf := leafOf(csr)
+	return leaf != nil && !leaf.NotBefore.Before(r.NotBefore)
+}
+
+// isExpired reports whether the hub has issued a certificate for an agent that joins that it does not take any more.
+func (r *Requester) isExpired(csr *certificatesv1.CertificateSigningRequest) bool {
+	leaf := leafOf(csr)
+	return !r.Renews && r.Clock != nil && leaf != nil && !r.Clock.Now().Before(leaf.NotAfter)
+}
+
+// leafOf reads the certificate of a request; nil if there is none that can be read.
+func leafOf(csr *certificatesv1.CertificateSigningRequest) *x509.Certificate {
+	chain, err := cert.ParseCertsPEM(csr.Status.Certificate)
+	if err != nil {
+		return nil
+	}
+	return chain[0]
+}
+
+// isFor reports whether the certificate is requested for a key.
+func isFor(csr *certificatesv1.CertificateSigningRequest, private *ecdsa.PrivateKey) bool {
+	request := parse(csr)
+	return request != nil && private.PublicKey.Equal(request.PublicKey)
 }
 
 // author is who requested a certificate.

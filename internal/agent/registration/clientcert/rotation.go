@@ -26,6 +26,9 @@ const (
 // RetryRenewal is the least time between two renewals. There is a fifth of the certificate's life for retries.
 const RetryRenewal = time.Minute
 
+// patience is how long the hub may take for a renewal before the agent reports that it waits.
+const patience = time.Minute
+
 // resync is how often the credential is compared with its Secret: other processes may write
 // it, and users may delete it. It also bounds how late a machine that was suspended renews a certificate that is due.
 const resync = 5 * time.Minute
@@ -40,19 +43,35 @@ type Rotation struct {
 	Clock    clock.Clock
 	// Report takes the state of the certificate as a condition; nil drops it.
 	Report func(metav1.Condition)
+
+	// renewal is in progress; nil if none is.
+	renewal *renewal
+}
+
+// renewal is a request for the next certificate. It may take the hub long to decide upon it, which holds up nothing else.
+type renewal struct {
+	since time.Time
+	end   context.CancelFunc
+	// done is closed when the rest is known.
+	done             chan struct{}
+	certificate, key []byte
+	err              error
 }
 
 // Start renews whenever it is time, until the context ends. It returns an error when the credential is gone, has expired for
 // good or is another's now: the agent then has to bootstrap again.
 func (r *Rotation) Start(ctx context.Context) error {
 	left := RandomRenewalFraction()
+	var receipt Receipt
+	defer r.abandon()
 	for {
 		credential, err := r.sync(ctx)
 		if err != nil {
 			return err
 		}
 		if credential.Command() != nil { // which makes tokens as they are needed
-			if !r.sleepUntil(ctx, r.Clock.Now().Add(resync)) {
+			r.abandon()
+			if !r.sleepUntil(ctx, r.Clock.Now().Add(resync), nil) {
 				return nil
 			}
 			continue
@@ -66,20 +85,19 @@ func (r *Rotation) Start(ctx context.Context) error {
 			return fmt.Errorf("the client certificate for the hub expired on %s", notAfter.Format(time.RFC3339))
 		}
 		wake := earlier(now.Add(resync), notAfter)
+		var renewed <-chan struct{}
 		if r.Requester != nil {
-			if due := RenewalTime(notBefore, notAfter, left); now.Before(due) {
+			if due := receipt.RenewalTime(notBefore, notAfter, now, left); now.Before(due) {
+				r.abandon()
 				r.report(credential)
 				wake = earlier(wake, due)
 			} else {
-				if err := r.renew(ctx, notAfter); err != nil {
-					log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
-					r.reportFailure(err, notAfter)
-				}
-				// Also after a renewal: by a clock that is far ahead of the hub's, the next certificate is due at once.
-				wake = earlier(r.Clock.Now().Add(RetryRenewal), notAfter)
+				var look time.Time
+				look, renewed = r.renew(ctx, notAfter)
+				wake = earlier(wake, look)
 			}
 		}
-		if !r.sleepUntil(ctx, wake) {
+		if !r.sleepUntil(ctx, wake, renewed) {
 			return nil
 		}
 	}
@@ -140,23 +158,68 @@ func RandomRenewalFraction() float64 {
 	return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) //nolint:gosec // it spreads renewals and protects nothing
 }
 
-// RenewalTime is when the share of its lifetime is left to a certificate.
-func RenewalTime(notBefore, notAfter time.Time, left float64) time.Time {
-	return notAfter.Add(-time.Duration(left * float64(notAfter.Sub(notBefore))))
+// Receipt is when the process came by a credential, by the clock of its machine.
+type Receipt struct {
+	notAfter time.Time // distinguishes the credential from those before it
+	at       time.Time
 }
 
-// renew gives up when the old certificate expires: from then on the hub refuses whatever the agent requests.
-func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
-	r.Requester.event(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
-		"The client certificate for the hub expires on %s and is renewed", deadline.Format(time.RFC3339))
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	certificate, key, err := r.Requester.Request(ctx)
-	if err != nil {
-		return err
+// RenewalTime is when the share of its lifetime is left to the credential that there is now: by the times in it, or counted from its
+// receipt, whichever is earlier. By the times alone, a machine whose clock is behind would renew it when the hub does not take it any more.
+func (r *Receipt) RenewalTime(notBefore, notAfter, now time.Time, left float64) time.Time {
+	if !notAfter.Equal(r.notAfter) {
+		*r = Receipt{notAfter: notAfter, at: now}
 	}
-	err = r.Store.Update(ctx, func(c hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
-		c.Certificate, c.Key = certificate, key
+	lifetime := notAfter.Sub(notBefore)
+	spare := time.Duration(left * float64(lifetime))
+	return earlier(notAfter.Add(-spare), r.at.Add(lifetime-spare))
+}
+
+// renew begins to renew the certificate, or goes on with that, and returns when to look after it: at a time, or before that when the hub
+// has decided.
+func (r *Rotation) renew(ctx context.Context, notAfter time.Time) (look time.Time, decided <-chan struct{}) {
+	if r.renewal == nil {
+		r.renewal = r.begin(ctx, notAfter)
+	}
+	select {
+	case <-r.renewal.done:
+		if err := r.finish(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Renewal of the client certificate failed and is tried again", "expires", notAfter)
+			r.reportFailure(err, notAfter)
+		}
+		// Also after a renewal: by a clock that is far ahead of the hub's, the next certificate is due at once.
+		return r.Clock.Now().Add(RetryRenewal), nil
+	default:
+	}
+	if late := r.renewal.since.Add(patience); r.Clock.Now().Before(late) {
+		return late, r.renewal.done
+	}
+	r.reportFailure(fmt.Errorf("the agent has asked the hub for the next one, and waits for its decision since %s",
+		r.renewal.since.UTC().Format(time.RFC3339)), notAfter)
+	return notAfter, r.renewal.done
+}
+
+func (r *Rotation) begin(ctx context.Context, notAfter time.Time) *renewal {
+	r.Requester.event(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
+		"The client certificate for the hub expires on %s and is renewed", notAfter.Format(time.RFC3339))
+	ctx, end := context.WithCancel(ctx)
+	next := &renewal{since: r.Clock.Now(), end: end, done: make(chan struct{})}
+	go func() {
+		defer close(next.done)
+		next.certificate, next.key, next.err = r.Requester.Request(ctx)
+	}()
+	return next
+}
+
+// finish saves the certificate of the renewal that is done.
+func (r *Rotation) finish(ctx context.Context) error {
+	next := r.renewal
+	r.abandon()
+	if next.err != nil {
+		return next.err
+	}
+	err := r.Store.Update(ctx, func(c hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) {
+		c.Certificate, c.Key = next.certificate, next.key
 		return &c, nil
 	})
 	if err != nil {
@@ -169,8 +232,18 @@ func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// sleepUntil reports false if the context ended first.
-func (r *Rotation) sleepUntil(ctx context.Context, t time.Time) bool {
+// abandon ends the renewal, if one is in progress.
+func (r *Rotation) abandon() {
+	if r.renewal == nil {
+		return
+	}
+	r.renewal.end()
+	<-r.renewal.done
+	r.renewal = nil
+}
+
+// sleepUntil sleeps until a time, or until the channel is closed. It reports false if the context ended first.
+func (r *Rotation) sleepUntil(ctx context.Context, t time.Time, done <-chan struct{}) bool {
 	wait := t.Sub(r.Clock.Now())
 	if wait <= 0 {
 		return ctx.Err() == nil
@@ -180,6 +253,8 @@ func (r *Rotation) sleepUntil(ctx context.Context, t time.Time) bool {
 	select {
 	case <-ctx.Done():
 		return false
+	case <-done:
+		return ctx.Err() == nil
 	case <-timer.C():
 		return true
 	}

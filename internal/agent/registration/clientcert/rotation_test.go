@@ -19,11 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
@@ -105,14 +107,18 @@ func TestHaltedRenewal(t *testing.T) {
 		}
 	}
 	cond := <-reported
-	if cond.Type != "ClusterCertificateRotated" || cond.Status != metav1.ConditionFalse || cond.Reason != "ClientCertificateUpdateFailed" ||
-		!strings.Contains(cond.Message, "kubectl delete csr") {
+	eventually(t, "the rotation does not wait for its next attempt", clk.HasWaiters)
+	if cond.Type != "ClusterCertificateRotated" || cond.Status != metav1.ConditionFalse || cond.Reason != "ClientCertificateUpdateFailed" {
 		t.Errorf("condition %+v", cond)
 	}
-	for _, csr := range stale {
-		if err := hub.Delete(t.Context(), csr); err != nil {
-			t.Fatal(err)
-		}
+	_, advised, _ := strings.Cut(cond.Message, "kubectl delete csr -l ")
+	selector, err := labels.Parse(advised)
+	if err != nil {
+		t.Fatalf("%v in %q", err, cond.Message)
+	}
+	err = hub.DeleteAllOf(t.Context(), &certificatesv1.CertificateSigningRequest{}, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		t.Fatal(err)
 	}
 	clk.Step(time.Minute)
 	eventually(t, "no request is made", func() bool {
@@ -123,6 +129,150 @@ func TestHaltedRenewal(t *testing.T) {
 			return false
 		}
 	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// RG-11: a renewal that the hub does not decide upon is reported after a minute, and the Secret is looked after meanwhile. The certificate
+// is used as soon as it is there.
+func TestUndecidedRenewal(t *testing.T) {
+	t.Parallel()
+	secrets := fake.NewClientBuilder().Build()
+	key := client.ObjectKey{Namespace: "agent", Name: "hub-kubeconfig-secret"}
+	store := &hubkubeconfig.Store{Dir: t.TempDir(), Client: secrets, Secret: key, Record: func(string, string, string, string, ...any) {}}
+	if err := store.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	watching := make(chan struct{}, 100)
+	hub := interceptor.NewClient(newHub(), interceptor.Funcs{
+		Watch: func(ctx context.Context, hub client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			w, err := hub.Watch(ctx, list, opts...)
+			watching <- struct{}{}
+			return w, err
+		},
+	})
+	reported := make(chan metav1.Condition, 100)
+	clk := clocktesting.NewFakeClock(start.Add(49 * time.Minute))
+	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond },
+		Requester: &clientcert.Requester{Hub: hub, Keys: store, Identity: self, Renews: true}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rotation.Start(ctx) }()
+	<-watching
+	eventually(t, "the rotation does not wait", clk.HasWaiters)
+	clk.Step(time.Minute)
+	if cond := <-reported; cond.Status != metav1.ConditionFalse ||
+		!strings.Contains(cond.Message, "waits for its decision since 2026-11-21T12:49:00Z") {
+		t.Errorf("condition %+v", cond)
+	}
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = key.Namespace, key.Name
+	if err := secrets.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the rotation does not wait again", clk.HasWaiters)
+	clk.Step(5 * time.Minute)
+	eventually(t, "the Secret is not made again", func() bool { return secrets.Get(t.Context(), key, secret) == nil })
+	<-reported
+
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := hub.List(t.Context(), list); err != nil || len(list.Items) != 1 {
+		t.Fatalf("requests %v, %v", list.Items, err)
+	}
+	next := credential(t)
+	list.Items[0].Status.Certificate = next.Certificate
+	if err := hub.Status().Update(t.Context(), &list.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+	if cond := <-reported; cond.Status != metav1.ConditionTrue {
+		t.Errorf("condition %+v", cond)
+	}
+	if have, err := store.Load(); err != nil || string(have.Certificate) != string(next.Certificate) {
+		t.Errorf("another certificate is in use, %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// RG-08: a renewal ends when the agent is to use a command that makes tokens: nobody needs the certificate any more.
+func TestRenewalEndsWithTheCertificate(t *testing.T) {
+	t.Parallel()
+	store := &hubkubeconfig.Store{Dir: t.TempDir()}
+	if err := store.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	watching := make(chan context.Context, 100)
+	hub := interceptor.NewClient(newHub(), interceptor.Funcs{
+		Watch: func(ctx context.Context, hub client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			w, err := hub.Watch(ctx, list, opts...)
+			watching <- ctx
+			return w, err
+		},
+	})
+	clk := clocktesting.NewFakeClock(start.Add(49 * time.Minute))
+	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk,
+		Requester: &clientcert.Requester{Hub: hub, Keys: store, Identity: self, Renews: true}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rotation.Start(ctx) }()
+	renewal := <-watching
+	eventually(t, "the rotation does not wait", clk.HasWaiters)
+	command, err := hubkubeconfig.WithCommand(&clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: "https://hub.example.com"}},
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub"}},
+		CurrentContext: "hub",
+	}, self, "hub", &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "aws"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(t.Context(), command); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Minute)
+	eventually(t, "the renewal goes on", func() bool { return renewal.Err() != nil })
+	if ctx.Err() != nil {
+		t.Error("the rotation has ended")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// RG-08 RG-22: by a clock that is behind the hub's, a certificate is renewed when it has had its time, while the hub still takes it.
+func TestRenewalByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	store := &hubkubeconfig.Store{Dir: t.TempDir()}
+	if err := store.Save(t.Context(), credential(t)); err != nil {
+		t.Fatal(err)
+	}
+	const behind = 15 * time.Minute
+	clk := clocktesting.NewFakeClock(start.Add(-behind))
+	reasons := make(chan string, 100)
+	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Requester: &clientcert.Requester{
+		Hub: newHub(), Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- rotation.Start(ctx) }()
+	eventually(t, "the certificate is not renewed before its end by the clock of the hub", func() bool {
+		select {
+		case reason := <-reasons:
+			return reason == fleet.EventCertificateRotationStarted
+		default:
+		}
+		if clk.HasWaiters() && clk.Now().Before(start.Add(time.Hour-behind-time.Minute)) {
+			clk.Step(time.Minute)
+		}
+		return false
+	})
+	if hub := clk.Now().Add(behind); hub.Before(start.Add(45 * time.Minute)) {
+		t.Errorf("renewed at %s of the hub already", hub)
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

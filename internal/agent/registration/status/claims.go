@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,8 +24,21 @@ import (
 // longestClaim is how many characters of a value a ManagedCluster takes.
 const longestClaim = 1024
 
-// setClaims reports reserved claims first and all of them, then as many others as the limit allows, each sorted by name. An agent
-// that reports neither claims nor properties leaves the list to others.
+// mostClaimBytes is for all claims together, as JSON. The hub takes 256 KiB of status from an agent, and nothing of a larger one.
+const mostClaimBytes = 224 << 10
+
+// missing is what the hub is not told.
+type missing struct {
+	// custom is how many custom claims there are, dropped how many of them are beyond their limit.
+	custom, dropped int
+	// tooMuch is how many of the others are beyond mostClaimBytes.
+	tooMuch int
+	// unfit are those with values that the hub does not take.
+	unfit []string
+}
+
+// setClaims reports reserved claims first and all of them, then as many others as the limit allows, each sorted by name, within
+// mostClaimBytes. An agent that reports neither claims nor properties leaves the list to others.
 func (c *Controller) setClaims(ctx context.Context, mc *clusterv1.ManagedCluster) error {
 	if !c.Claims && !c.Properties {
 		return nil
@@ -51,9 +65,29 @@ func (c *Controller) setClaims(ctx context.Context, mc *clusterv1.ManagedCluster
 	slices.SortFunc(custom, byName)
 	slices.Sort(unfit)
 	dropped := max(0, len(custom)-c.MaxCustomClaims)
-	c.setClaimsReported(mc, len(custom), dropped, unfit)
-	mc.Status.ClusterClaims = slices.Concat(reserved, custom[:len(custom)-dropped])
+	wanted := slices.Concat(reserved, custom[:len(custom)-dropped])
+	fitting, err := firstFitting(wanted)
+	if err != nil {
+		return err
+	}
+	c.setClaimsReported(mc, missing{custom: len(custom), dropped: dropped, tooMuch: len(wanted) - len(fitting), unfit: unfit})
+	mc.Status.ClusterClaims = fitting
 	return nil
+}
+
+// firstFitting are the first claims that take mostClaimBytes.
+func firstFitting(claims []clusterv1.ManagedClusterClaim) ([]clusterv1.ManagedClusterClaim, error) {
+	size := 0
+	for i := range claims {
+		encoded, err := json.Marshal(&claims[i])
+		if err != nil {
+			return nil, fmt.Errorf("measure claim %s: %w", claims[i].Name, err)
+		}
+		if size += len(encoded) + len(","); size > mostClaimBytes {
+			return claims[:i], nil
+		}
+	}
+	return claims, nil
 }
 
 // claims are what the cluster says about itself to the hub, by its name. A property goes before a claim.
@@ -90,8 +124,8 @@ func show(values map[string]string, of *metav1.ObjectMeta, value string) {
 
 // setClaimsReported reports that claims are missing on the hub. Only clusters where some are missing, or were, have the
 // condition.
-func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dropped int, unfit []string) {
-	if dropped == 0 && len(unfit) == 0 {
+func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, m missing) {
+	if m.dropped == 0 && m.tooMuch == 0 && len(m.unfit) == 0 {
 		if meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported) != nil {
 			c.setCondition(mc, metav1.Condition{
 				Type: fleet.ConditionClaimsReported, Status: metav1.ConditionTrue, Reason: fleet.ReasonAllClaimsReported,
@@ -102,15 +136,22 @@ func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dro
 	}
 	var problems []string
 	reason, event := fleet.ReasonClaimsInvalid, fleet.EventClusterClaimsInvalid
-	if dropped > 0 {
+	if m.dropped > 0 || m.tooMuch > 0 {
 		reason, event = fleet.ReasonClaimsTruncated, fleet.EventCustomClusterClaimsTruncated
+	}
+	if m.dropped > 0 {
 		problems = append(problems, fmt.Sprintf("%d of %d custom claims are not reported: the agent reports at most %d (--max-custom-cluster-claims), the "+
 			"first by name",
-			dropped, custom, c.MaxCustomClaims))
+			m.dropped, m.custom, c.MaxCustomClaims))
 	}
-	if len(unfit) > 0 {
+	if m.tooMuch > 0 {
+		problems = append(problems, fmt.Sprintf("%d claims are not reported: together with those before them they take more than the %d KiB "+
+			"that the agent reports; shorten values, or label what the hub does not need with %s", m.tooMuch, mostClaimBytes>>10,
+			fleet.LabelSpokeOnly))
+	}
+	if len(m.unfit) > 0 {
 		problems = append(problems, fmt.Sprintf("not reported, because the hub takes values of 1 to %d characters: %s", longestClaim,
-			text.FirstFew(unfit)))
+			text.FirstFew(m.unfit)))
 	}
 	message := strings.Join(problems, "; ")
 	was := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported)

@@ -114,7 +114,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Get(ctx, req.NamespacedName, mc); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !mc.Spec.HubAcceptsClient || !mc.DeletionTimestamp.IsZero() {
+	if !mc.Spec.HubAcceptsClient {
 		return ctrl.Result{}, nil
 	}
 	before := mc.DeepCopy()
@@ -132,10 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cond, known := c.Certificate.get(); known {
 		c.setCondition(mc, cond)
 	}
-	if err := c.setResources(ctx, mc); err != nil {
-		return ctrl.Result{}, err
-	}
-	if err := c.setClaims(ctx, mc); err != nil {
+	if err := c.describe(ctx, mc); err != nil {
 		return ctrl.Result{}, err
 	}
 	if equality.Semantic.DeepEqual(before.Status, mc.Status) {
@@ -147,6 +144,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	c.recordAvailability(before, mc)
 	return ctrl.Result{}, nil
+}
+
+// describe reports what clusters are chosen by. Nobody chooses one that is being deleted: of that the hub only needs to know whether its
+// agent is there to clean up.
+func (c *Controller) describe(ctx context.Context, mc *clusterv1.ManagedCluster) error {
+	if !mc.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if err := c.setResources(ctx, mc); err != nil {
+		return err
+	}
+	return c.setClaims(ctx, mc)
 }
 
 // recordAvailability records an event when the managed cluster's API server comes or goes.

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +150,37 @@ func TestAvailabilityEvents(t *testing.T) {
 	}
 }
 
+// RG-21: a cluster that is being deleted becomes available again, for the hub to wait for its agent; its claims stay as they were.
+func TestAvailabilityDuringDeletion(t *testing.T) {
+	t.Parallel()
+	prober, clk := newTestProber(t, newAPIServer(t))
+	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, Clock: clk},
+		claim("a"))
+	mc, _ := r.report(t)
+	mc.Finalizers = []string{"cluster.open-cluster-management.io/api-resource-cleanup"}
+	if err := r.hub.Update(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	meta.SetStatusCondition(&mc.Status.Conditions, metav1.Condition{
+		Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionUnknown, Reason: "ManagedClusterLeaseUpdateStopped"})
+	if err := r.hub.Status().Update(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.hub.Delete(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.managed.Create(t.Context(), claim("b")); err != nil {
+		t.Fatal(err)
+	}
+	mc, _ = r.report(t)
+	if !meta.IsStatusConditionTrue(mc.Status.Conditions, "ManagedClusterConditionAvailable") {
+		t.Errorf("the agent that is back: %+v", mc.Status.Conditions)
+	}
+	if len(mc.Status.ClusterClaims) != 1 {
+		t.Errorf("claims %v", mc.Status.ClusterClaims)
+	}
+}
+
 // RG-11: how the certificate stands goes out with the rest.
 func TestCertificateNotice(t *testing.T) {
 	t.Parallel()
@@ -242,6 +275,60 @@ func TestUnfitValues(t *testing.T) {
 	}
 	if count(recorded, "Warning ClusterClaimsInvalid ") != 1 {
 		t.Errorf("events %v", recorded)
+	}
+}
+
+// RG-27: claims that would make the status larger than the hub takes do not keep the rest of it from the hub: the first are reported, and
+// reserved ones come first.
+func TestClaimsOfMoreThanTheHubTakes(t *testing.T) {
+	t.Parallel()
+	const taken = 256 << 10
+	for name, test := range map[string]struct {
+		value string
+		names []string // patterns of the names of claims; those of the last are reported
+	}{
+		"long":           {strings.Repeat("a", 1024), []string{"c%03d"}},
+		"of many bytes":  {strings.Repeat("ü", 1024), []string{"c%03d"}},
+		"escaped":        {strings.Repeat("<", 1024), []string{"c%03d"}},
+		"reserved":       {strings.Repeat("a", 1024), []string{"c%03d.reserved.io"}},
+		"reserved, more": {strings.Repeat("a", 1024), []string{"a%03d", "c%03d.reserved.io"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prober, clk := newTestProber(t, newAPIServer(t))
+			var claims []client.Object
+			for _, pattern := range test.names {
+				for i := range 300 {
+					one := claim(fmt.Sprintf(pattern, i))
+					one.Spec.Value = test.value
+					claims = append(claims, one)
+				}
+			}
+			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 1000,
+				ReservedClaimSuffixes: []string{".reserved.io"}, Clock: clk}, claims...)
+			mc, recorded := r.report(t)
+			encoded, err := json.Marshal(mc.Status)
+			if err != nil || len(encoded) > taken || len(encoded) < taken/2 {
+				t.Errorf("a status of %d bytes, %v", len(encoded), err)
+			}
+			for i, reported := range mc.Status.ClusterClaims {
+				if want := fmt.Sprintf(test.names[len(test.names)-1], i); reported.Name != want {
+					t.Fatalf("claim %d is %s, want %s", i, reported.Name, want)
+				}
+			}
+			cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported")
+			left := fmt.Sprintf("%d claims are not reported", len(claims)-len(mc.Status.ClusterClaims))
+			if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != "CustomClusterClaimsTruncated" ||
+				!strings.Contains(cond.Message, left) {
+				t.Errorf("condition %+v, want %q", cond, left)
+			}
+			if count(recorded, "CustomClusterClaimsTruncated") != 1 {
+				t.Errorf("events %v", recorded)
+			}
+			if !meta.IsStatusConditionTrue(mc.Status.Conditions, "ManagedClusterJoined") {
+				t.Errorf("conditions %+v", mc.Status.Conditions)
+			}
+		})
 	}
 }
 

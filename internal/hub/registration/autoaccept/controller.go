@@ -8,8 +8,10 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,10 +35,22 @@ import (
 // workers is how many clusters are accepted at once.
 const workers = 10
 
-// creationDelay is how much later than its certificate request an agent may create its ManagedCluster. Agents of OCM create both at once,
-// and the ManagedCluster again and again while a webhook of the hub is down, as in an upgrade. With their certificate, they make no other
-// request by which the hub could accept the cluster.
-const creationDelay = 5 * time.Minute
+// contested is how often a cluster is looked at again whose ARN another one claims, too.
+const contested = 5 * time.Minute
+
+// IndexRole is the index of ManagedClusters by the IAM role that they would get for the ARN that they claim.
+const IndexRole = "autoaccept.role"
+
+// RoleOf returns what has the values of IndexRole, for a hub.
+func RoleOf(hub eks.Cluster) client.IndexerFunc {
+	return func(cluster client.Object) []string {
+		pair, err := eks.Verify(hub, cluster.GetAnnotations())
+		if err != nil {
+			return nil
+		}
+		return []string{pair.HubRole()}
+	}
+}
 
 // Options configure the controller.
 type Options struct {
@@ -54,25 +68,29 @@ type Options struct {
 
 // Controller reconciles ManagedClusters that are neither accepted nor denied. A ManagedCluster alone is not enough: the hub must have
 // approved a certificate for its agent, because a trusted user requested it. One that registers by AWS IAM needs none: whoever created it,
-// AWS lets in nobody but the cluster with the ARN.
+// AWS lets in nobody but the cluster with the ARN. Of several with one ARN, an administrator decides which that is.
 type Controller struct {
 	Options
-	client client.Client
+	client   client.Client
+	recorder events.EventRecorder
 }
 
 // New returns a Controller that works through the client.
-func New(c client.Client, o Options) *Controller {
-	return &Controller{Options: o, client: c}
+func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
+	return &Controller{Options: o, client: c, recorder: recorder}
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &clusterv1.ManagedCluster{}, IndexRole, RoleOf(o.Hub)); err != nil {
+		return fmt.Errorf("index ManagedClusters by %s: %w", IndexRole, err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-autoaccept").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
-		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
+		Complete(retry.Conflicts(New(mgr.GetClient(), mgr.GetEventRecorder("registration-controller"), o)))
 }
 
 func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
@@ -92,9 +110,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if decided(cluster) || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	trusted, err := c.trusted(ctx, cluster)
+	trusted, again, err := c.trusted(ctx, cluster)
 	if err != nil || !trusted {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	before := cluster.DeepCopy()
 	cluster.Spec.HubAcceptsClient = true
@@ -113,34 +131,53 @@ func decided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }
 
-// trusted reports whether the cluster is one with a trusted ARN, or a trusted user got a certificate for its agent.
-func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
-	if len(c.ARNs) > 0 && eks.Claims(cluster.Annotations) {
-		pair, err := eks.Verify(c.Hub, cluster.Annotations)
-		if err == nil && c.ARNs.Match(pair.Managed) {
-			return true, nil
+// trusted reports whether the cluster is the only one with its trusted ARN, or a trusted user got a certificate for its agent. One that is
+// not may be later, without an event about it: then it says when to look again.
+func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedCluster) (trusted bool, again time.Duration, err error) {
+	if pair, err := eks.Verify(c.Hub, cluster.Annotations); err == nil && c.ARNs.Match(pair.Managed) {
+		rival, err := c.rival(ctx, cluster, pair)
+		if err != nil || rival == "" {
+			return err == nil, 0, err
+		}
+		c.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoAcceptanceWithheld, "Accept",
+			"ManagedCluster %s claims %s or its IAM role, too, so none of them is accepted automatically. Delete each that is not this cluster "+
+				"of AWS: kubectl delete managedcluster NAME", rival, pair.Managed.ARN())
+		again = contested
+	}
+	trusted, err = c.trustedRequest(ctx, cluster)
+	return trusted, again, err
+}
+
+// rival is another ManagedCluster that claims the role of this one: anyone who may join can. It is empty if there is none.
+func (c *Controller) rival(ctx context.Context, cluster *clusterv1.ManagedCluster, pair eks.Pair) (string, error) {
+	claim := &clusterv1.ManagedClusterList{}
+	if err := c.client.List(ctx, claim, client.MatchingFields{IndexRole: pair.HubRole()}, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the ManagedClusters that claim %s: %w", pair.Managed.ARN(), err)
+	}
+	for i := range claim.Items {
+		if name := claim.Items[i].Name; name != cluster.Name {
+			return name, nil
 		}
 	}
-	return c.trustedRequest(ctx, cluster)
+	return "", nil
 }
 
 // trustedRequest reports whether the hub approved a request of a trusted user for an agent of this cluster, and not of a former one of the
-// same name: the request is at most creationDelay older than the cluster, and not older than the certificates that hold for the cluster.
+// same name.
 func (c *Controller) trustedRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, signingrequest.OfCluster(cluster.Name)); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster.Name, err)
 	}
-	since := cluster.CreationTimestamp.Add(-creationDelay)
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed later, the request cannot.
 		_, _, _, ok := c.GRPC.RequestedAgent(&csr)
 		if !ok || !signingrequest.ApprovedByHub(&csr) || !c.GRPC.FromTrusted(&csr, c.Users) {
 			return false
 		}
-		if csr.CreationTimestamp.Time.Before(since) || signingrequest.Outdated(&csr, cluster) {
-			log.FromContext(ctx).Info("A request of a trusted user is for a former cluster of the name and does not have this one accepted",
-				"certificateSigningRequest", csr.Name)
+		if signingrequest.OutdatedToJoin(&csr, cluster) {
+			log.FromContext(ctx).Info("A request of a trusted user is for a former cluster of the name, or from before this one was cut off, and "+
+				"does not have it accepted", "certificateSigningRequest", csr.Name)
 			return false
 		}
 		return true

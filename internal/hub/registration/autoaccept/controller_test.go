@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509/pkix"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,12 +43,22 @@ func TestAcceptedOnce(t *testing.T) {
 		"accepted before":                    {finalizers: []string{fleet.FinalizerManagedCluster}, want: false},
 		"requested while a webhook was down": {requested: -5 * time.Minute, want: true},
 		"requested for a former cluster":     {requested: -5*time.Minute - time.Second, want: false},
-		"requested just before certificates hold": {requested: -time.Second, annotations: map[string]string{
-			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: false},
-		"requested since certificates hold": {annotations: map[string]string{
+		"requested before it was created": {requested: -time.Second, annotations: map[string]string{
 			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: true},
-		"requested before certificates hold": {annotations: map[string]string{
+		"requested five minutes before it was created": {requested: -5 * time.Minute, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: true},
+		"requested for a former cluster, by its certificates": {requested: -5*time.Minute - time.Second, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: false},
+		"requested since it was created": {annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:00Z"}, want: true},
+		"requested before it was restored": {requested: -time.Second, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-04-01T12:00:00Z"}, want: true},
+		"requested before it was cut off and restored": {requested: -2 * time.Minute, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T11:59:00Z"}, want: false},
+		"requested before it was cut off": {annotations: map[string]string{
 			"capstan.io/credentials-not-before": "2026-05-01T12:00:01Z"}, want: false},
+		"requested since it was cut off": {requested: time.Second, annotations: map[string]string{
+			"capstan.io/credentials-not-before": "2026-05-01T12:00:01Z"}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +74,7 @@ func TestAcceptedOnce(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, request).
 				WithIndex(&certificatesv1.CertificateSigningRequest{}, signingrequest.IndexCluster, signingrequest.ClusterOf).Build()
-			controller := autoaccept.New(c, autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
+			controller := autoaccept.New(c, events.NewFakeRecorder(10), autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
 			}
@@ -80,23 +92,35 @@ func TestAcceptedOnce(t *testing.T) {
 	}
 }
 
-// RG-14: a cluster of AWS is accepted if its whole ARN is one that is trusted, and its annotations are those of that ARN and this hub.
+// RG-14: a cluster of AWS is accepted if its whole ARN is one that is trusted, its annotations are those of that ARN and this hub, and no
+// other cluster claims that: anyone who may join can.
 func TestAcceptedByARN(t *testing.T) {
 	t.Parallel()
 	pair := eks.Pair{Hub: eks.Cluster{Region: "us-west-2", Account: "123456789012", Name: "hub1"},
 		Managed: eks.Cluster{Region: "us-west-2", Account: "210987654321", Name: "c1"}}
 	other := pair
 	other.Hub.Name = "hub2"
+	second := pair
+	second.Managed.Name = "c2"
+	elsewhere := pair // whose role is the same
+	elsewhere.Managed.Region = "us-east-1"
+	withoutSuffix := map[string]string{fleet.AnnotationManagedClusterARN: pair.Managed.ARN()}
 	for name, test := range map[string]struct {
 		pattern     string
 		annotations map[string]string
+		rival       map[string]string // annotations of another cluster
 		want        bool
+		contested   bool // by the rival
 	}{
-		"trusted":             {"arn:aws:eks:us-west-2:210987654321:cluster/.*", pair.Annotations(), true},
-		"part of its ARN":     {"arn:aws:eks:us-west-2:210987654321:cluster/", pair.Annotations(), false},
-		"for another hub":     {".*", other.Annotations(), false},
-		"without annotations": {".*", nil, false},
-		"without a suffix":    {".*", map[string]string{fleet.AnnotationManagedClusterARN: pair.Managed.ARN()}, false},
+		"trusted":                   {"arn:aws:eks:us-west-2:210987654321:cluster/.*", pair.Annotations(), nil, true, false},
+		"part of its ARN":           {"arn:aws:eks:us-west-2:210987654321:cluster/", pair.Annotations(), nil, false, false},
+		"for another hub":           {".*", other.Annotations(), nil, false, false},
+		"without annotations":       {".*", nil, nil, false, false},
+		"without a suffix":          {".*", withoutSuffix, nil, false, false},
+		"claimed by another":        {".*", pair.Annotations(), pair.Annotations(), false, true},
+		"whose role another claims": {".*", pair.Annotations(), elsewhere.Annotations(), false, true},
+		"claimed without a suffix":  {".*", pair.Annotations(), withoutSuffix, true, false},
+		"beside another":            {".*", pair.Annotations(), second.Annotations(), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,17 +135,40 @@ func TestAcceptedByARN(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).
+			rival := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "another", Annotations: test.rival}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, rival).
+				WithIndex(&clusterv1.ManagedCluster{}, autoaccept.IndexRole, autoaccept.RoleOf(pair.Hub)).
 				WithIndex(&certificatesv1.CertificateSigningRequest{}, signingrequest.IndexCluster, signingrequest.ClusterOf).Build()
-			controller := autoaccept.New(c, autoaccept.Options{ARNs: patterns, Hub: pair.Hub, Clock: clock.RealClock{}})
-			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
+			recorder := events.NewFakeRecorder(10)
+			controller := autoaccept.New(c, recorder, autoaccept.Options{ARNs: patterns, Hub: pair.Hub, Clock: clock.RealClock{}})
+			accepts := func() bool {
+				if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+					t.Fatal(err)
+				}
+				return cluster.Spec.HubAcceptsClient
+			}
+			if got := accepts(); got != test.want {
+				t.Errorf("accepted: %v, want %v", got, test.want)
+			}
+			if !test.contested {
+				if n := len(recorder.Events); n > 0 {
+					t.Errorf("%d events, one of them: %s", n, <-recorder.Events)
+				}
+				return
+			}
+			const advice = "kubectl delete managedcluster NAME"
+			if event := <-recorder.Events; !strings.Contains(event, "ManagedClusterAutoAcceptanceWithheld ManagedCluster another claims arn:") ||
+				!strings.HasSuffix(event, advice) {
+				t.Errorf("event %s", event)
+			}
+			if err := c.Delete(t.Context(), rival); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
-				t.Fatal(err)
-			}
-			if cluster.Spec.HubAcceptsClient != test.want {
-				t.Errorf("accepted: %v, want %v", cluster.Spec.HubAcceptsClient, test.want)
+			if !accepts() {
+				t.Error("it is not accepted when the other one is gone")
 			}
 		})
 	}

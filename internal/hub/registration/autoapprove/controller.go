@@ -53,7 +53,7 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Controller 
 	return &Controller{client: c, recorder: recorder, clock: o.Clock, users: o.Users, grpc: o.GRPC}
 }
 
-// Register adds the controller to the manager.
+// Register adds the controller to the manager, whose cache has the index of signingrequest.AddClusterIndex.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-csr-autoapprove").
@@ -91,8 +91,7 @@ func connected(cluster client.Object) bool {
 
 // withheld returns the undecided requests of a cluster.
 func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl.Request {
-	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided,
-		client.MatchingLabels{fleet.LabelClusterName: cluster.GetName()})
+	waiting, err := signingrequest.List(ctx, c.client, signingrequest.Undecided, signingrequest.OfCluster(cluster.GetName()))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "The requests that wait for a cluster to be gone cannot be looked at again", "cluster", cluster.GetName())
 	}

@@ -81,7 +81,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !toBeSigned(csr) {
 		return ctrl.Result{}, nil
 	}
-	name, _, _, ok := c.GRPC.RequestedAgent(csr)
+	name, _, requester, ok := c.GRPC.RequestedAgent(csr)
 	if !ok {
 		return ctrl.Result{}, c.refuse(ctx, csr, "The request is not one for the identity of the agent of the cluster in its label.")
 	}
@@ -92,7 +92,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if managedcluster.Denied(cluster) {
 		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
-	if signingrequest.Outdated(csr, cluster) {
+	outdated := signingrequest.OutdatedToJoin
+	if fleet.IsAgentIdentity(requester) {
+		outdated = signingrequest.Outdated
+	}
+	if outdated(csr, cluster) {
 		return ctrl.Result{}, c.refuse(ctx, csr, "The request counts no more: "+signingrequest.OutdatedMessage(cluster)+".")
 	}
 	return ctrl.Result{}, c.sign(ctx, csr, cluster)

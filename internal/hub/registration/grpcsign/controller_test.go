@@ -109,6 +109,10 @@ func TestSign(t *testing.T) {
 		}
 		return c
 	}
+	createdNow := func(c *clusterv1.ManagedCluster) {
+		c.CreationTimestamp = metav1.NewTime(now)
+		c.Annotations = map[string]string{fleet.AnnotationCredentialsNotBefore: now.Format(time.RFC3339)}
+	}
 	for name, test := range map[string]struct {
 		subject  pkix.Name
 		change   func(*certificatesv1.CertificateSigningRequest)
@@ -134,6 +138,22 @@ func TestSign(t *testing.T) {
 		"from before it was cut off": {agent(), nil, cluster(func(c *clusterv1.ManagedCluster) {
 			c.Annotations = map[string]string{fleet.AnnotationCredentialsNotBefore: now.Add(time.Minute).Format(time.RFC3339)}
 		}), 0, true},
+		"to join, from before its cluster was created": {agent(), func(c *certificatesv1.CertificateSigningRequest) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
+		}, cluster(createdNow), 720 * time.Hour, false},
+		"to join a former cluster of the name": {agent(), func(c *certificatesv1.CertificateSigningRequest) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-5*time.Minute - time.Second))
+		}, cluster(createdNow), 0, true},
+		"to join, from before its cluster was cut off and restored": {agent(), func(c *certificatesv1.CertificateSigningRequest) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-2 * time.Minute))
+		}, cluster(func(c *clusterv1.ManagedCluster) {
+			c.CreationTimestamp = metav1.NewTime(now)
+			c.Annotations = map[string]string{fleet.AnnotationCredentialsNotBefore: now.Add(-time.Minute).Format(time.RFC3339)}
+		}), 0, true},
+		"a renewal, from before its cluster was created": {agent(), func(c *certificatesv1.CertificateSigningRequest) {
+			c.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
+			c.Annotations[fleet.AnnotationCSRUser] = fleet.ClusterUser("c1", "a1")
+		}, cluster(createdNow), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
