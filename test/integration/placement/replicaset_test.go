@@ -11,6 +11,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -68,6 +69,78 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, h, set)
+}
+
+// MR-04: on the real API server, too, nulls of manifests get to works, and a rollout of them comes to rest.
+func TestReplicaSetWithNulls(t *testing.T) {
+	t.Parallel()
+	const name = "set-nulls"
+	h := framework.Hub.Client(t)
+	framework.Decide(t, h, name, framework.ClusterNamespaces(t, h, name, 2)...)
+	const plain = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"set-nulls","namespace":"default"},"data":{"key":"1"}}`
+	set := framework.InTurn(framework.ReplicaSet(name, name, plain, name), 2)
+	framework.Create(t, h, set)
+	awaitRolledOut(t, h, set, 2)
+	for _, manifest := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"set-nulls","namespace":"default"},"data":{"key":"1"},"immutable":null}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"set-nulls","namespace":"default","creationTimestamp":null},` +
+			`"data":{"key":"2"},"immutable":null}`,
+	} {
+		framework.UpdateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
+			s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(manifest)
+		})
+		if raw := string(set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw); !strings.Contains(raw, `"immutable":null`) {
+			t.Fatalf("the set has lost its null: %s", raw)
+		}
+		awaitRolledOut(t, h, set, 2)
+	}
+	before, err := framework.WorksOf(t.Context(), h, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	framework.UpdateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) { s.Spec.CascadeDeletionPolicy = workv1alpha1.Foreground })
+	awaitRolledOut(t, h, set, 2)
+	after, err := framework.WorksOf(t.Context(), h, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range before {
+		if len(after) != len(before) || after[i].ResourceVersion != before[i].ResourceVersion {
+			t.Errorf("the works were written when nothing was due: %+v, before %+v", after, before)
+		}
+	}
+}
+
+// awaitRolledOut has the agents of all works report that they have applied the template of the set as it is, and waits until the set says
+// that it is rolled out.
+func awaitRolledOut(t *testing.T, c client.Client, set *workv1alpha1.ManifestWorkReplicaSet, clusters int) {
+	t.Helper()
+	want := string(set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw)
+	var works []workv1.ManifestWork
+	env.Eventually(t, func(ctx context.Context) (err error) {
+		if works, err = framework.WorksOf(ctx, c, set); err != nil || len(works) != clusters {
+			return fmt.Errorf("%d works: %w", len(works), err)
+		}
+		for _, w := range works {
+			if got := string(w.Spec.Workload.Manifests[0].Raw); got != want {
+				return fmt.Errorf("%s has %s, want %s", w.Namespace, got, want)
+			}
+		}
+		return nil
+	})
+	for i := range works {
+		framework.ReportApplied(t, c, &works[i])
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		done := meta.FindStatusCondition(set.Status.Conditions, fleet.ConditionPlacementRolledOut)
+		if done == nil || done.Status != metav1.ConditionTrue || done.ObservedGeneration != set.Generation {
+			return fmt.Errorf("at generation %d, PlacementRolledOut is %+v", set.Generation, done)
+		}
+		return nil
+	})
 }
 
 // MR-04: a hub that is killed in the middle of a rollout goes on where it was: nobody gets two works, and no more than

@@ -54,6 +54,7 @@ type Controller struct {
 	selected  selected.Reader
 	absences  *debounce.Tracker[types.NamespacedName, missing]
 	waiting   waiting
+	memory    memory
 	shares    shares
 }
 
@@ -73,6 +74,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, set); apierrors.IsNotFound(err) {
 		c.absences.Forget(req.NamespacedName)
 		c.waiting.set(req.NamespacedName, nil)
+		c.memory.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -100,7 +102,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // advance takes the rollout of the set as far as it may go now, and returns when it is due again.
 func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) (next time.Duration, err error) {
-	s := newSnapshot(set, works, c.clock.Now())
+	s, key := newSnapshot(set, works, c.clock.Now()), client.ObjectKeyFromObject(set)
+	before := c.memory.of(key, set.UID)
+	s.obstacles, s.has = before.obstacles, before.given
 	if set.Annotations[fleet.AnnotationOverrides] != "" {
 		if s.pass, err = c.shares.start(set.Namespace, s.now); err != nil {
 			return 0, err
@@ -119,6 +123,9 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.readOverrides(ctx, s); err != nil {
 		return 0, err
 	}
+	if s.identity, err = identify(s.template, set.Annotations[fleet.AnnotationOverrides]); err != nil {
+		return 0, err
+	}
 	s.decide()
 	if err := s.pass.startWriting(); err != nil {
 		return 0, err
@@ -131,8 +138,9 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	}
 	failed := c.writeWorks(ctx, s)
 	refused := refused(failed)
-	c.waiting.set(client.ObjectKeyFromObject(set), s.passedOver(), refused)
+	c.waiting.set(key, s.passedOver(), refused)
 	s.decide() // again: the status reports the state after these writes
+	c.memory.set(key, remembered{uid: set.UID, given: s.has, obstacles: s.obstacles})
 	maps.Copy(s.unfit, failed)
 	if err := c.report(ctx, s, s.unfit); err != nil {
 		return 0, err
@@ -163,7 +171,7 @@ func (c *Controller) finalize(ctx context.Context, set *workv1alpha1.ManifestWor
 	for _, w := range works {
 		all = append(all, remove(w))
 	}
-	if err := c.write(ctx, all).AsError("work"); err != nil {
+	if err := c.write(ctx, all).byCluster().AsError("work"); err != nil {
 		return err
 	}
 	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground {

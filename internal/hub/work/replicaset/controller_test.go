@@ -22,6 +22,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // progressive is the placement p with a rollout that changes so many clusters at once.
@@ -43,7 +44,7 @@ func objects(set *workv1alpha1.ManifestWorkReplicaSet, placements ...[]client.Ob
 // MR-01 MR-02: a work on each cluster, with the labels and the name of the set.
 func TestWorksAreMade(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1", "c2"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
 	w := h.works(t)["c1"][0]
@@ -59,7 +60,7 @@ func TestWorksAreMade(t *testing.T) {
 	if w.Name == h.works(t)["c2"][0].Name {
 		t.Error("two clusters have works of one name")
 	}
-	if !sameSpec(&w.Spec, &h.set(t).Spec.ManifestWorkTemplate) {
+	if !manifest.SameSpec(&w.Spec, &h.set(t).Spec.ManifestWorkTemplate) {
 		t.Errorf("spec %+v", w.Spec)
 	}
 }
@@ -70,7 +71,7 @@ func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	set := webSet(ref(long))
 	set.Name = long
-	h := newHub(t, objects(set, decided(long, "c1"))...)
+	h := newHub(t, objects(set, decidedPlacement(long, "c1"))...)
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}
 	for range 2 {
 		if _, err := h.Reconcile(t.Context(), request); err != nil {
@@ -93,7 +94,7 @@ func TestLongNames(t *testing.T) {
 // Nothing is written when nothing is due, and each work once when the template changes.
 func TestWritesAreFew(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1", "c2", "c3"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2", "c3"))...)
 	h.reconcile(t)
 	if n := h.writes.Swap(0); n != 5 {
 		t.Errorf("%d writes, want the finalizer, 3 works and the status", n)
@@ -120,7 +121,7 @@ func TestWritesAreFew(t *testing.T) {
 // A change of a work by another writer is reverted.
 func TestWorksAreRepaired(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	w := h.works(t)["c1"][0]
 	w.Spec = template("3")
@@ -145,7 +146,7 @@ func TestWorksOfOthersAreTakenOver(t *testing.T) {
 			Spec: template("1"),
 		}
 	}
-	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1")), other("webabcde", time.Hour), other("webfghij", time.Minute))...)
+	h := newHub(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), other("webabcde", time.Hour), other("webfghij", time.Minute))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	if name := h.works(t)["c1"][0].Name; name != "webabcde" {
@@ -158,7 +159,7 @@ func TestWorkInTheWay(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))
 	foreign := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: workName(set, "p", "c1")}, Spec: template("3")}
-	h := newHub(t, append(objects(set, decided("p", "c1", "c2")), foreign)...)
+	h := newHub(t, append(objects(set, decidedPlacement("p", "c1", "c2")), foreign)...)
 	_, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 	if err == nil || h.versions(t)["c1"] != "3" || h.versions(t)["c2"] != "1" {
 		t.Errorf("versions %v, error %v", h.versions(t), err)
@@ -187,7 +188,7 @@ func TestWorkOfAnotherSetIsNotTakenOver(t *testing.T) {
 				Namespace: "c1", Name: workName(set, "p", "c1"), Labels: test.labels,
 				Annotations: map[string]string{fleet.AnnotationTemplateWrittenAt: noon.Format(time.RFC3339Nano)},
 			}}
-			h := newHub(t, append(objects(set, decided("p", "c1")), there)...)
+			h := newHub(t, append(objects(set, decidedPlacement("p", "c1")), there)...)
 			_, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 			if taken := test.want == "1"; taken != (err == nil) || h.versions(t)["c1"] != test.want {
 				t.Errorf("version %s, want %s; error %v", h.versions(t)["c1"], test.want, err)
@@ -199,7 +200,7 @@ func TestWorkOfAnotherSetIsNotTakenOver(t *testing.T) {
 // MR-03: a cluster of several placements has a work for each, and the totals count both.
 func TestSeveralPlacements(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p"), ref("q"), ref("q")), decided("p", "c1", "c2"), decided("q", "c2", "c3"))...)
+	h := newHub(t, objects(webSet(ref("p"), ref("q"), ref("q")), decidedPlacement("p", "c1", "c2"), decidedPlacement("q", "c2", "c3"))...)
 	h.reconcile(t)
 	works := h.works(t)
 	if len(works["c1"]) != 1 || len(works["c2"]) != 2 || len(works["c3"]) != 1 {
@@ -219,7 +220,7 @@ func TestSeveralPlacements(t *testing.T) {
 // MR-04: two at a time, and an agent that says nothing keeps its slot.
 func TestRolloutIsProgressive(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(progressive(2, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2", "c3", "c4"))...)
+	h := newHub(t, objects(webSet(progressive(2, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", "c1", "c2", "c3", "c4"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
@@ -267,7 +268,7 @@ func TestRolloutOverCompleteWorks(t *testing.T) {
 	clusters := []string{"c1", "c2", "c3"}
 	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "5m"}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
-	h := newHub(t, objects(set, decided("p", clusters...))...)
+	h := newHub(t, objects(set, decidedPlacement("p", clusters...))...)
 	expectState := func(number int, state revisionState) {
 		t.Helper()
 		if now := h.history(t).current(); now.Number != number || now.State != state {
@@ -359,7 +360,7 @@ func TestRolledOutIsSuccess(t *testing.T) {
 			t.Parallel()
 			set := webSet(workv1alpha1.LocalPlacementReference{Name: "p", RolloutStrategy: test.strategy})
 			set.Annotations = map[string]string{fleet.AnnotationOverrides: test.overrides}
-			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
 			_, _ = h.Reconcile(t.Context(), request)
 			h.clock.Step(test.after)
 			for i, reports := range test.reports {
@@ -386,7 +387,7 @@ func TestDeadlineOfSilentAgents(t *testing.T) {
 	t.Parallel()
 	one := intstr.FromInt(1)
 	h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m", MaxFailures: &one})),
-		decided("p", "c1", "c2"))...)
+		decidedPlacement("p", "c1", "c2"))...)
 	if wait := h.reconcile(t).RequeueAfter; wait != 10*time.Minute {
 		t.Errorf("comes back after %s", wait)
 	}
@@ -407,7 +408,7 @@ func TestDeadlineOfSilentAgents(t *testing.T) {
 // Gap W22: what is made of a number that does not fit is said where people look.
 func TestClampedNumbersAreNoted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(progressive(9, clusterv1alpha1.RolloutConfig{})), decided("p", "c1", "c2"))...)
+	h := newHub(t, objects(webSet(progressive(9, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", "c1", "c2"))...)
 	h.reconcile(t)
 	message := h.expectCondition(t, "PlacementRolledOut", metav1.ConditionFalse, "Progressing")
 	if !strings.Contains(message, "note: rolloutStrategy.progressive.maxConcurrency: 9 is more than") {
@@ -418,7 +419,7 @@ func TestClampedNumbersAreNoted(t *testing.T) {
 // MR-05: the work of a cluster that is selected no more goes, but not while it moves between decisions.
 func TestDeselectedClusters(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), decision("p", 2, 1))...)
+	h := newHub(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2")), decision("p", 2, 1))...)
 	h.reconcile(t)
 	uid := h.works(t)["c2"][0].UID
 	h.decide(t, decision("p", 1, 0, "c1"))
@@ -448,7 +449,7 @@ func TestDeselectedClusters(t *testing.T) {
 // MR-05 MR-06: where it is not known what is selected, nothing is deleted.
 func TestUnknownDecisions(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementVerified", metav1.ConditionTrue, "AsExpected")
 	const stays = "until then its works stay as they are, as do those of placements that have left the set or select no cluster"
@@ -487,7 +488,7 @@ func TestUnknownDecisions(t *testing.T) {
 // MR-06: a decision for nobody is one.
 func TestEmptyDecision(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p"))...)
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementVerified", metav1.ConditionFalse, "PlacementDecisionEmpty")
 	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "PlacementDecisionEmpty")
@@ -496,7 +497,7 @@ func TestEmptyDecision(t *testing.T) {
 // MR-06, gap W13: all the totals, and how ManifestworkApplied follows.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), decision("p", 2, 1, "c3"))...)
+	h := newHub(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2")), decision("p", 2, 1, "c3"))...)
 	h.reconcile(t)
 	h.expectCondition(t, "ManifestworkApplied", metav1.ConditionFalse, "Processing")
 	h.report(t, []string{"c1", "c2"}, "Applied", "True", "Available", "True")
@@ -522,7 +523,7 @@ func TestStatus(t *testing.T) {
 // MR-06: the reasons of all conditions, in their order, with the generation and the time of the change.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	undecided := decided("p")[:1]
+	undecided := decidedPlacement("p")[:1]
 	for name, test := range map[string]struct {
 		objects []client.Object
 		refs    []string
@@ -534,22 +535,22 @@ func TestConditions(t *testing.T) {
 			want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
 		"not decided": {objects: undecided, refs: []string{"p"},
 			want: "False PlacementDecisionEmpty, False Progressing, False PlacementDecisionEmpty"},
-		"nothing selected": {objects: decided("p"), refs: []string{"p"},
+		"nothing selected": {objects: decidedPlacement("p"), refs: []string{"p"},
 			want: "False PlacementDecisionEmpty, True Complete, False PlacementDecisionEmpty"},
-		"one missing, one there": {objects: decided("p", "c1"), refs: []string{"p", "q"},
+		"one missing, one there": {objects: decidedPlacement("p", "c1"), refs: []string{"p", "q"},
 			want: "False PlacementDecisionNotFound, False Progressing, False Processing"},
 		"one not decided, one missing": {objects: undecided, refs: []string{"p", "q"},
 			want: "False PlacementDecisionNotFound, False Progressing, False PlacementDecisionEmpty"},
-		"one empty, one there": {objects: slices.Concat(decided("p", "c1"), decided("q")), refs: []string{"p", "q"},
+		"one empty, one there": {objects: slices.Concat(decidedPlacement("p", "c1"), decidedPlacement("q")), refs: []string{"p", "q"},
 			reports: map[string]string{"c1": "True"},
 			want:    "True AsExpected, False Progressing, True AsExpected"},
-		"nobody has reported": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"},
+		"nobody has reported": {objects: decidedPlacement("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True"},
 			want: "True AsExpected, False Progressing, False Processing"},
-		"one is refused": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"},
+		"one is refused": {objects: decidedPlacement("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "False"},
 			want: "True AsExpected, False Progressing, False NotAsExpected"},
-		"one cannot be written": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, refuse: "c2", reports: map[string]string{"c1": "True"},
+		"one cannot be written": {objects: decidedPlacement("p", "c1", "c2"), refs: []string{"p"}, refuse: "c2", reports: map[string]string{"c1": "True"},
 			want: "True AsExpected, False Progressing, False NotAsExpected"},
-		"all applied": {objects: decided("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "True"},
+		"all applied": {objects: decidedPlacement("p", "c1", "c2"), refs: []string{"p"}, reports: map[string]string{"c1": "True", "c2": "True"},
 			want: "True AsExpected, False Progressing, True AsExpected"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -608,7 +609,7 @@ func TestConditionsOfManyPlacements(t *testing.T) {
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))
-	h := newHub(t, objects(set, decided("p", "c1", "c2", "c3"))...)
+	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2", "c3"))...)
 	h.refuse["c2"] = true
 	if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err == nil {
 		t.Error("the controller does not try again")
@@ -631,7 +632,7 @@ func TestDeletion(t *testing.T) {
 			t.Parallel()
 			set := webSet(ref("p"))
 			set.Spec.CascadeDeletionPolicy = policy
-			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
 			h.reconcile(t)
 			for _, list := range h.works(t) {
 				list[0].Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
@@ -684,7 +685,7 @@ func TestDeletionWithoutGate(t *testing.T) {
 			t.Parallel()
 			set := webSet(ref("p"))
 			set.Spec.CascadeDeletionPolicy = policy
-			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
 			h.reconcile(t)
 			h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{Disabled: true, TrustDecisions: true, Clock: h.clock})
 			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = nil })
@@ -714,7 +715,7 @@ func TestDeletionWaitsForItsOwn(t *testing.T) {
 		workName(set, "p", "c1"): true, workName(set, "earlier", "c1"): true, "webabcde": true,
 		"mine": false, "web": false, "web-of-me": false, workName(set, "p", "c2"): false, "web-0123456789": false,
 	} {
-		h := newHub(t, objects(set.DeepCopy(), decided("p"), []client.Object{&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
+		h := newHub(t, objects(set.DeepCopy(), decidedPlacement("p"), []client.Object{&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "c1", Name: name, Finalizers: []string{"example.com/stay"},
 			Labels: map[string]string{fleet.LabelManifestWorkReplicaSet: "ns.web", fleet.LabelPlacementName: "earlier"},
 		}}})...)
@@ -738,7 +739,7 @@ func TestDeletionWaitsForItsOwn(t *testing.T) {
 // A cluster whose work is being deleted gets a new one when it is gone.
 func TestWorkThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	w := h.works(t)["c1"][0]
 	w.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}

@@ -29,6 +29,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -126,16 +127,22 @@ func (h *hub) counted() interceptor.Funcs {
 			if err := write(o); err != nil {
 				return err
 			}
-			if w, ok := o.(*workv1.ManifestWork); ok {
-				before := &workv1.ManifestWork{}
-				if err := c.Get(ctx, client.ObjectKeyFromObject(o), before); err != nil {
-					return err
-				}
-				if !sameSpec(&before.Spec, &w.Spec) {
-					w.Generation = before.Generation + 1
-				}
+			w, isWork := o.(*workv1.ManifestWork)
+			if !isWork {
+				return c.Patch(ctx, o, p, opts...)
 			}
-			return c.Patch(ctx, o, p, opts...)
+			before := &workv1.ManifestWork{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(o), before); err != nil {
+				return err
+			}
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			if manifest.SameSpec(&before.Spec, &w.Spec) {
+				return nil
+			}
+			w.Generation = before.Generation + 1
+			return c.Update(ctx, w)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if err := write(o); err != nil {
@@ -216,7 +223,7 @@ func (h *hub) versions(t *testing.T) map[string]string {
 	versions := map[string]string{}
 	for cluster, list := range h.works(t) {
 		for _, version := range []string{"1", "2", "3"} {
-			if sameSpec(&list[0].Spec, &workv1.ManifestWorkSpec{Workload: template(version).Workload}) {
+			if manifest.SameSpec(&list[0].Spec, &workv1.ManifestWorkSpec{Workload: template(version).Workload}) {
 				versions[cluster] = version
 			}
 		}
@@ -270,8 +277,8 @@ func ref(placement string) workv1alpha1.LocalPlacementReference {
 	return workv1alpha1.LocalPlacementReference{Name: placement, RolloutStrategy: clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}}
 }
 
-// decided is a placement with one decision.
-func decided(name string, clusters ...string) []client.Object {
+// decidedPlacement is a placement with one decision.
+func decidedPlacement(name string, clusters ...string) []client.Object {
 	return []client.Object{
 		&clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}},
 		decision(name, 1, 0, clusters...),

@@ -11,7 +11,7 @@ import (
 // MR-02: works have the labels of the set as long as the set has them, whatever else they are labelled with.
 func TestLabelsComeAndGo(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	w := h.works(t)["c1"][0]
 	w.Labels["mine"] = "yes"
@@ -47,7 +47,7 @@ func TestLabelsComeAndGo(t *testing.T) {
 // Works that were written by a hub that kept no note get one, and lose what the set loses from then on.
 func TestLabelsOfOlderWorks(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	w := h.works(t)["c1"][0]
 	delete(w.Annotations, fleet.AnnotationLabelsOfSet)
@@ -71,7 +71,7 @@ func TestReservedLabelsStayOnTheSet(t *testing.T) {
 		"team": "a", fleet.LabelAddOnName: "x", fleet.LabelAddOnNamespace: "c2", fleet.LabelWorkPlacement: "ns.q",
 		fleet.LabelManifestWorkReplicaSet: "other.set", fleet.LabelPlacementName: "q",
 	}
-	h := newHub(t, objects(set, decided("p", "c1"))...)
+	h := newHub(t, objects(set, decidedPlacement("p", "c1"))...)
 	want := map[string]string{"team": "a", fleet.LabelManifestWorkReplicaSet: "ns.web", fleet.LabelPlacementName: "p"}
 	expect := func(when string) {
 		t.Helper()

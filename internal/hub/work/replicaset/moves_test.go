@@ -28,7 +28,7 @@ func moving(t *testing.T, annotations map[string]string, selected ...string) *hu
 	t.Helper()
 	set := webSet(ref("p"))
 	set.Annotations = annotations
-	all := append([]client.Object{set}, decided("p", selected...)...)
+	all := append([]client.Object{set}, decidedPlacement("p", selected...)...)
 	for i := range 10 {
 		all = append(all, member(fmt.Sprintf("c%d", i), "mine"))
 	}

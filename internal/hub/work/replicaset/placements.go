@@ -10,8 +10,8 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
-	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 )
 
 // whatStays is what the set keeps while it is not known what a placement selects: see keepPredecessors.
@@ -36,6 +36,9 @@ func (c *Controller) readPlacements(ctx context.Context, s *snapshot) error {
 	since := c.absences.Update(client.ObjectKeyFromObject(s.set), absent, s.now)
 	for _, p := range s.placements {
 		for cluster := range p.works {
+			if p.passed.Keeps(cluster) {
+				p.kept[cluster] = true
+			}
 			gone, found := since[missing{p.Name, cluster}]
 			if due := gone.Add(debounce.Delay); found && s.now.Before(due) {
 				p.kept[cluster] = true
@@ -64,7 +67,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	if err != nil {
 		return fmt.Errorf("list the PlacementDecisions of Placement %s: %w", key, err)
 	}
-	if !selected.Decided(found, decisions.Items) {
+	if !decided.All(found, decisions.Items) {
 		p.reason = fleet.ReasonPlacementDecisionEmpty
 		p.message = fmt.Sprintf("Placement %s has not been decided on yet; until then %s", p.Name, whatStays)
 		return nil
@@ -73,7 +76,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	return err
 }
 
-// deselected returns the clusters that have a work and are not selected.
+// deselected returns the clusters that have a work and are not selected, but for those that keep it while they are passed over.
 func (p *placement) deselected() []string {
 	selected := make(map[string]bool, len(p.selected))
 	for _, cluster := range p.selected {
@@ -81,7 +84,7 @@ func (p *placement) deselected() []string {
 	}
 	var names []string
 	for cluster := range p.works {
-		if !selected[cluster] {
+		if !selected[cluster] && !p.passed.Keeps(cluster) {
 			names = append(names, cluster)
 		}
 	}

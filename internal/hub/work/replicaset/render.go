@@ -12,6 +12,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/override"
 )
 
@@ -49,6 +50,7 @@ type renderer struct {
 	pass     *pass
 
 	mu        sync.Mutex
+	keys      map[string]variantKey // by cluster
 	cache     map[variantKey]*workv1.ManifestWorkSpec
 	cacheSize int // bytes of the manifests in cache
 	// failures has an entry for each variant that was rendered: why it could not be, or nil.
@@ -60,7 +62,7 @@ type variantKey [sha256.Size]byte
 
 func newRenderer(text string, template *workv1.ManifestWorkSpec, pass *pass) (*renderer, error) {
 	r := &renderer{
-		template: template, clusters: map[string]override.Cluster{}, pass: pass,
+		template: template, clusters: map[string]override.Cluster{}, pass: pass, keys: map[string]variantKey{},
 		cache: map[variantKey]*workv1.ManifestWorkSpec{}, failures: map[variantKey]error{},
 	}
 	if err := pass.charge(len(text) >> 3); err != nil {
@@ -131,7 +133,15 @@ func (r *renderer) variant(cluster string) (*override.Variant, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.keys[cluster] = variant.Key
 	return variant, r.pass.charge(variant.Cost())
+}
+
+// keyOf returns which values the spec of a cluster was compared or rendered with last.
+func (r *renderer) keyOf(cluster string) variantKey {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys[cluster]
 }
 
 func (r *renderer) render(key variantKey, variant *override.Variant) (*workv1.ManifestWorkSpec, error) {
@@ -186,7 +196,7 @@ func (s *snapshot) upToDate(cluster string, w *work) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.compared, w.same = true, sameSpec(&w.Spec, spec)
+	w.compared, w.same = true, manifest.SameSpec(&w.Spec, spec)
 	if !w.same && s.renderer != nil {
 		err = s.renderer.pass.charge(bytesOf(spec) >> 6)
 	}

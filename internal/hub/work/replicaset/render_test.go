@@ -23,7 +23,7 @@ func TestOverrides(t *testing.T) {
 		}
 		return c
 	}
-	h := newHub(t, append(objects(set, decided("p", "c1", "c2", "c3")), cluster("c1", "eu"), cluster("c2", "us"), cluster("c3", ""))...)
+	h := newHub(t, append(objects(set, decidedPlacement("p", "c1", "c2", "c3")), cluster("c1", "eu"), cluster("c2", "us"), cluster("c3", ""))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
 	for name, region := range map[string]string{"c1": "eu", "c2": "us"} {
@@ -61,7 +61,7 @@ func TestOverrides(t *testing.T) {
 // Overrides that admission did not see change nothing, and say so.
 func TestBrokenOverrides(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	set := h.set(t)
 	set.Annotations = map[string]string{fleet.AnnotationOverrides: `[{set: [{path: x}]}]`}

@@ -90,11 +90,11 @@ func (s *snapshot) stopped() *placement {
 }
 
 // complete reports whether all clusters have the template and are healthy, except for tolerated failures. Of clusters with frozen works,
-// that is not known.
+// and of absent ones, that is not known.
 func (s *snapshot) complete() bool {
 	done := 0
 	for _, p := range s.placements {
-		if !p.known() || p.plan.Phase != rollout.Complete || len(p.frozen()) > 0 {
+		if !p.known() || p.plan.Phase != rollout.Complete || len(p.frozen()) > 0 || len(p.absent) > 0 {
 			return false
 		}
 		done += p.plan.Count[rollout.Done]

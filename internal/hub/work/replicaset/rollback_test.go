@@ -19,6 +19,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // rolledOut is a hub whose set with rollback has version 1 on four clusters.
@@ -26,7 +27,7 @@ func rolledOut(t *testing.T) *hub {
 	t.Helper()
 	set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
-	h := newHub(t, objects(set, decided("p", "c1", "c2", "c3", "c4"))...)
+	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2", "c3", "c4"))...)
 	for range 3 {
 		h.reconcile(t)
 		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
@@ -67,7 +68,7 @@ func TestRollback(t *testing.T) {
 		t.Fatalf("versions %v, want %v", h.versions(t), want)
 	}
 	set := h.set(t)
-	if two := template("2"); !sameSpec(&set.Spec.ManifestWorkTemplate, &two) || set.Status.Summary.Updated != 0 ||
+	if two := template("2"); !manifest.SameSpec(&set.Spec.ManifestWorkTemplate, &two) || set.Status.Summary.Updated != 0 ||
 		set.Status.Summary.Total != 4 {
 		t.Errorf("template %s, summary %+v", set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw, set.Status.Summary)
 	}
@@ -173,7 +174,7 @@ func TestTemplatesThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	set := webSet(ref("p"))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
-	h := newHub(t, objects(set, decided("p", "c1"))...)
+	h := newHub(t, objects(set, decidedPlacement("p", "c1"))...)
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
 	for err, again := range map[error]bool{
@@ -249,7 +250,7 @@ func TestRollbackOfTheFirst(t *testing.T) {
 	t.Parallel()
 	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
-	h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
 	h.reconcile(t)

@@ -56,8 +56,8 @@ func TestExpensiveOverridesWait(t *testing.T) {
 	}
 	other.Annotations = map[string]string{fleet.AnnotationOverrides: "- set: [{path: /data/cluster, clusterName: true}]"}
 	plain.Name = "plain"
-	all := append(objects(attacker, decided("p", clusters...)), plain)
-	all = append(all, inNamespace("other", objects(other, decided("p", "c0"))...)...)
+	all := append(objects(attacker, decidedPlacement("p", clusters...)), plain)
+	all = append(all, inNamespace("other", objects(other, decidedPlacement("p", "c0"))...)...)
 	h := newHub(t, all...)
 	h.reconcileSet(t, "ns")
 	if works := h.works(t); len(works) != len(clusters) {

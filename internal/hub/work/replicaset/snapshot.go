@@ -7,6 +7,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -31,6 +32,11 @@ type snapshot struct {
 	renderer *renderer
 	pass     *pass
 	unfit    selected.Errors
+	// has is how far clusters are with the specs of their works, and had what it was at the last decision. identity is that of the template.
+	had, has map[place]given
+	identity identity
+	// obstacles are why works cannot be written.
+	obstacles map[place]obstacle
 	// stalled says why no work moves to another cluster; empty if works do.
 	stalled string
 }
@@ -43,14 +49,16 @@ type placement struct {
 	// desired is how many clusters it is to select; 0 if it has no number.
 	desired int
 	// passed are clusters in the decisions that must not be acted on.
-	passed selected.PassedOver
+	passed decided.PassedOver
 	// reason and message are why the decisions are not known, for PlacementVerified.
 	reason, message string
 	works           map[string]*work // By cluster.
-	// kept are clusters that have not been deselected for long enough to delete their works, whose works wait to move or for a successor, or
-	// where a write has failed.
+	// kept are clusters that have not been deselected for long enough to delete their works, that are passed over for a moment, whose works
+	// wait to move or for a successor, or where a write has failed.
 	kept map[string]bool
-	plan rollout.Plan
+	// absent are selected clusters that the rollout leaves out because their works are being deleted or cannot be written.
+	absent []string
+	plan   rollout.Plan
 }
 
 // known reports whether the decisions of the placement are known.
@@ -69,7 +77,7 @@ func (s *snapshot) passedOver() map[string]bool {
 
 // newSnapshot assigns each work to the placement that it was created for.
 func newSnapshot(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *snapshot {
-	s := &snapshot{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: selected.Errors{}}
+	s := &snapshot{set: set, template: &set.Spec.ManifestWorkTemplate, now: now}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)
@@ -112,6 +120,8 @@ func older(a, b *work) (first, second *work) {
 
 // decide computes the rollout of each placement separately, because each has its own strategy.
 func (s *snapshot) decide() {
+	s.recall()
+	s.unfit = selected.Errors{}
 	for _, p := range s.placements {
 		if !p.known() {
 			continue
@@ -125,25 +135,56 @@ func (s *snapshot) decide() {
 func (s *snapshot) clusters(p *placement) []rollout.Cluster {
 	clusters := make([]rollout.Cluster, 0, len(p.selected))
 	isSelected := make(map[string]bool, len(p.selected))
+	p.absent = nil
 	for _, cluster := range p.selected {
 		isSelected[cluster.Name] = true
-		w := p.works[cluster.Name]
-		if same, err := s.upToDate(cluster.Name, w); err != nil {
-			s.unfit[cluster.Name], cluster.State = err, rollout.Skip
-		} else {
-			cluster.State, cluster.Since = stateOf(w, same, s.template, s.now)
-		}
-		if s.suspended && cluster.State == rollout.ToApply {
+		cluster.State, cluster.Since = s.stateOn(p, cluster.Name)
+		switch {
+		case s.suspended && (cluster.State == rollout.ToApply || cluster.State == rollout.Absent):
 			cluster.State = rollout.Skip
+		case cluster.State == rollout.Absent:
+			p.absent = append(p.absent, cluster.Name)
 		}
 		clusters = append(clusters, cluster)
 	}
 	for _, name := range sortedKeys(p.works) {
 		if !isSelected[name] {
+			s.forgo(p, name)
 			clusters = append(clusters, rollout.Cluster{Name: name, Deselected: true})
 		}
 	}
 	return clusters
+}
+
+// stateOn returns the rollout state of a selected cluster, and since when it has been in it.
+func (s *snapshot) stateOn(p *placement, cluster string) (rollout.State, time.Time) {
+	at, w := place{p.Name, cluster}, p.works[cluster]
+	same, err := s.upToDate(cluster, w)
+	switch {
+	case err != nil:
+		s.unfit[cluster] = err
+		return rollout.Skip, time.Time{}
+	case same && !w.isGoing():
+		return s.intact(at, w)
+	}
+	had := s.disturbed(at, w, same)
+	if had.state == rollout.Failed || had.state == rollout.Progressing && rollout.HasDeadline(p.RolloutStrategy) {
+		return had.state, had.since // it takes no place for ever, and counts as a failure in the end
+	}
+	if err := s.obstacleTo(at); err != nil {
+		s.unfit[cluster] = err
+		return rollout.Absent, time.Time{}
+	}
+	switch {
+	case s.isStuck(w):
+		return rollout.Absent, time.Time{}
+	case had.state == rollout.Progressing:
+		return had.state, had.since
+	case w.isGoing(), had.state == rollout.Succeeded: // it has lost what it had
+		return rollout.Progressing, s.now
+	default:
+		return rollout.ToApply, time.Time{}
+	}
 }
 
 // requeueBy makes the set due at that time at the latest.

@@ -15,14 +15,11 @@ import (
 // them takes longer by that.
 const clockTolerance = time.Hour
 
-// stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same reports whether the work has the
-// template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
-// rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again. A
-// frozen work never gets there, so that its cluster is skipped.
-func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec, now time.Time) (rollout.State, time.Time) {
-	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
-		return rollout.ToApply, time.Time{}
-	}
+// stateOf returns the rollout state of the cluster of a work with the template, and since when it has been in it. It is Progressing from
+// the moment the hub writes the work: a cluster without a connected agent keeps its place in the rollout, and its deadline runs. A cluster
+// that has lost what it had counts as Progressing since then, and has the whole deadline again. A frozen work never gets there, so that its
+// cluster is skipped.
+func stateOf(w *work, template *workv1.ManifestWorkSpec, now time.Time) (rollout.State, time.Time) {
 	if w.isFrozen() {
 		return rollout.Skip, time.Time{}
 	}
@@ -76,13 +73,17 @@ func hasRule(template *workv1.ManifestWorkSpec, condition string) bool {
 	return false
 }
 
-// current returns a condition if it is about the present generation of the work, and nil otherwise.
+// current returns a condition if it is about the present spec of the work, and nil otherwise. The deletion of a work is a generation, too.
 func (w *work) current(kind string) *metav1.Condition {
 	condition := meta.FindStatusCondition(w.Status.Conditions, kind)
-	if condition == nil || condition.ObservedGeneration != w.Generation {
+	switch {
+	case condition == nil:
+		return nil
+	case condition.ObservedGeneration == w.Generation, w.isGoing() && condition.ObservedGeneration == w.Generation-1:
+		return condition
+	default:
 		return nil
 	}
-	return condition
 }
 
 // writtenAt returns when the hub wrote the present spec. Works of another hub lack that time, and count as written long ago.

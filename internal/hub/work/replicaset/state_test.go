@@ -31,8 +31,6 @@ func TestStateOf(t *testing.T) {
 		since      time.Time
 	}{
 		{name: "just written", state: rollout.Progressing, since: noon},
-		{name: "another template", edit: func(w *workv1.ManifestWork) { w.Spec = template("2") }, state: rollout.ToApply},
-		{name: "being deleted", edit: func(w *workv1.ManifestWork) { w.DeletionTimestamp = &metav1.Time{Time: noon} }, state: rollout.ToApply},
 		{name: "applied before", conditions: []metav1.Condition{is("Applied", "True", 1), is("Progressing", "False", 1)},
 			state: rollout.Progressing, since: noon},
 		{name: "not applied", conditions: []metav1.Condition{is("Applied", "False", 2), is("Progressing", "False", 2)},
@@ -70,8 +68,6 @@ func TestStateOf(t *testing.T) {
 			is("Progressing", "False", 1)}, state: rollout.Skip},
 		{name: "complete before, reported again", conditions: []metav1.Condition{is("Complete", "True", 2), is("Applied", "True", 1)},
 			state: rollout.Skip},
-		{name: "complete before, another template", conditions: []metav1.Condition{is("Complete", "True", 1)},
-			edit: func(w *workv1.ManifestWork) { w.Spec = template("2") }, state: rollout.ToApply},
 		{name: "not complete before", conditions: []metav1.Condition{is("Complete", "False", 1), is("Applied", "True", 1)},
 			state: rollout.Progressing, since: noon},
 		{name: "of another hub", edit: func(w *workv1.ManifestWork) { w.Annotations = nil }, state: rollout.Progressing,
@@ -90,8 +86,7 @@ func TestStateOf(t *testing.T) {
 			if test.template.Workload.Manifests == nil {
 				test.template = template("1")
 			}
-			same := sameSpec(&w.Spec, &test.template)
-			if state, since := stateOf(&work{ManifestWork: w}, same, &test.template, noon.Add(time.Hour)); state != test.state ||
+			if state, since := stateOf(&work{ManifestWork: w}, &test.template, noon.Add(time.Hour)); state != test.state ||
 				!since.Equal(test.since) {
 				t.Errorf("%s since %s, want %s since %s", state, since, test.state, test.since)
 			}
@@ -128,39 +123,10 @@ func TestStateOfClusterWithAnotherClock(t *testing.T) {
 				for i := range w.Status.Conditions {
 					w.Status.Conditions[i].LastTransitionTime = metav1.NewTime(clock.says)
 				}
-				if _, since := stateOf(&work{ManifestWork: w}, true, &w.Spec, now); !since.Equal(clock.since) {
+				if _, since := stateOf(&work{ManifestWork: w}, &w.Spec, now); !since.Equal(clock.since) {
 					t.Errorf("since %s, want %s", since, clock.since)
 				}
 			})
 		}
-	}
-}
-
-// The same object written differently is no reason to write a work.
-func TestSameSpec(t *testing.T) {
-	t.Parallel()
-	of := func(raw string) *workv1.ManifestWorkSpec {
-		spec := template("1")
-		spec.Workload.Manifests[0].Raw = []byte(raw)
-		return &spec
-	}
-	for _, test := range []struct {
-		a, b string
-		same bool
-	}{
-		{`{"a":1,"b":2}`, `{"a":1,"b":2}`, true},
-		{`{"a":1,"b":2}`, `{"b":2, "a":1}`, true},
-		{`{"a":1}`, `{"a":2}`, false},
-		{`{"a":1}`, `{"a":"1"}`, false},
-		{`{"a":1`, `{"a":1}`, false},
-	} {
-		if sameSpec(of(test.a), of(test.b)) != test.same {
-			t.Errorf("%s and %s: same is not %t", test.a, test.b, test.same)
-		}
-	}
-	orphaned := template("1")
-	orphaned.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
-	if plain := template("1"); sameSpec(&plain, &orphaned) {
-		t.Error("another deleteOption is taken for the same")
 	}
 }

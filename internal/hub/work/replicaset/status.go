@@ -175,6 +175,12 @@ func (s *snapshot) rolledOut() metav1.Condition {
 			message += fmt.Sprintf("; skipped: agents leave the works of %s alone, because they were complete before this change: delete these "+
 				"ManifestWorks to have new ones made", text.FirstFew(frozen))
 		}
+		if going := p.going(); len(going) > 0 {
+			message += fmt.Sprintf("; being deleted: ManifestWorks %s: new ones are made when their agents have cleaned up", text.FirstFew(going))
+		}
+		if unwritten := p.unwritten(); len(unwritten) > 0 {
+			message += fmt.Sprintf("; the works of %s cannot be written: ManifestworkApplied says why", text.FirstFew(unwritten))
+		}
 		messages = append(messages, fmt.Sprintf("placement %s: %s", p.Name, message))
 	}
 	cond.Message = strings.Join(messages, "\n")
@@ -184,10 +190,32 @@ func (s *snapshot) rolledOut() metav1.Condition {
 // frozen returns the clusters that are skipped because their works are frozen.
 func (p *placement) frozen() (clusters []string) {
 	for _, cluster := range p.plan.Names(rollout.Skipped) {
-		if w := p.works[cluster]; w != nil && w.isFrozen() {
+		if w := p.works[cluster]; w != nil && w.DeletionTimestamp.IsZero() && w.isFrozen() {
 			clusters = append(clusters, cluster)
 		}
 	}
+	return clusters
+}
+
+// going returns the works of selected clusters that are being deleted.
+func (p *placement) going() (names []string) {
+	for _, cluster := range p.selected {
+		if w := p.works[cluster.Name]; w.isGoing() {
+			names = append(names, w.Namespace+"/"+w.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// unwritten returns the absent clusters whose works cannot be written.
+func (p *placement) unwritten() (clusters []string) {
+	for _, cluster := range p.absent {
+		if !p.works[cluster].isGoing() {
+			clusters = append(clusters, cluster)
+		}
+	}
+	slices.Sort(clusters)
 	return clusters
 }
 

@@ -1,6 +1,7 @@
 package replicaset
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
 
 // wary is a hub that does not trust decisions, with a set that is bound to the namespace of ns/web.
@@ -50,7 +52,7 @@ func (h *hub) edit(t *testing.T, edit func(*clusterv1.ManagedCluster)) int {
 func TestForgedDecisionBringsNothing(t *testing.T) {
 	t.Parallel()
 	forged := decision("p", 2, 0, "theirs", "kube-system")
-	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1")), forged, member("c1", "mine"), member("theirs", "theirs"))...)
+	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), forged, member("c1", "mine"), member("theirs", "theirs"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	message := h.expectCondition(t, "PlacementVerified", metav1.ConditionTrue, "AsExpected")
@@ -81,7 +83,7 @@ func TestWorksFollowTheClusterNotTheDecision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1")), member("c1", "mine"))...)
+			h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), member("c1", "mine"))...)
 			h.reconcile(t)
 			h.expectClusters(t, "c1")
 			if h.edit(t, test.leave) == 0 {
@@ -105,7 +107,7 @@ func TestUndecidedClusterGetsItsWorksWhenAccepted(t *testing.T) {
 	t.Parallel()
 	undecided := member("c1", "mine")
 	undecided.Spec.HubAcceptsClient, undecided.Status.Conditions = false, nil
-	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), undecided, member("c2", "mine"))...)
+	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2")), undecided, member("c2", "mine"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c2")
 	reads := h.edit(t, func(c *clusterv1.ManagedCluster) {
@@ -119,10 +121,71 @@ func TestUndecidedClusterGetsItsWorksWhenAccepted(t *testing.T) {
 	h.expectClusters(t, "c1", "c2")
 }
 
+// A cluster from a backup without status keeps its work until the hub has accepted it again, and gets changes then.
+func TestRestoredClusterKeepsItsWorks(t *testing.T) {
+	t.Parallel()
+	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), member("c1", "mine"))...)
+	h.reconcile(t)
+	h.edit(t, func(c *clusterv1.ManagedCluster) { c.Status.Conditions = nil })
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.reconcile(t)
+	h.clock.Step(time.Hour)
+	h.reconcile(t)
+	h.expectClusters(t, "c1")
+	if got := h.versions(t)["c1"]; got != "1" {
+		t.Errorf("before it is set up, it has version %s", got)
+	}
+	h.edit(t, func(c *clusterv1.ManagedCluster) {
+		c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
+	})
+	h.reconcile(t)
+	if got := h.versions(t)["c1"]; got != "2" {
+		t.Errorf("when it is set up, it has version %s", got)
+	}
+}
+
+// A cluster that another placement selects before the hub has set it up keeps its work until that of the other one is applied.
+func TestRestoredClusterChangesPlacements(t *testing.T) {
+	t.Parallel()
+	for name, refs := range map[string][]workv1alpha1.LocalPlacementReference{
+		"selected no more": {ref("p"), ref("q")}, "removed from the set": {ref("q")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := webSet(ref("p"), ref("q"))
+			h := wary(t, append(objects(set, decidedPlacement("p", "c1"), decidedPlacement("q")), member("c1", "mine"))...)
+			h.reconcile(t)
+			h.report(t, []string{"c1"}, "Applied", "True")
+			h.edit(t, func(c *clusterv1.ManagedCluster) { c.Status.Conditions = nil })
+			h.decide(t, decision("p", 1, 0))
+			h.decide(t, decision("q", 1, 0, "c1"))
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = refs })
+			for range 2 {
+				h.reconcile(t)
+				h.clock.Step(time.Hour)
+			}
+			if got := h.placements(t, "c1"); !slices.Equal(got, []string{"p"}) {
+				t.Errorf("before it is set up, it has works of %v", got)
+			}
+			h.edit(t, func(c *clusterv1.ManagedCluster) {
+				c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
+			})
+			for range 2 {
+				h.reconcile(t)
+				h.report(t, []string{"c1"}, "Applied", "True")
+			}
+			h.reconcile(t)
+			if got := h.placements(t, "c1"); !slices.Equal(got, []string{"q"}) {
+				t.Errorf("when it is set up, it has works of %v", got)
+			}
+		})
+	}
+}
+
 // A binding that goes, or a set that changes, has the sets of the namespaces looked at again.
 func TestBindingGoes(t *testing.T) {
 	t.Parallel()
-	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1")), member("c1", "mine"))...)
+	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), member("c1", "mine"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c1")
 	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}
@@ -143,7 +206,7 @@ func TestBindingGoes(t *testing.T) {
 // when the cluster changes.
 func TestRefusedWorkWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
-	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), member("c1", "mine"), member("c2", "mine"))...)
+	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2")), member("c1", "mine"), member("c2", "mine"))...)
 	h.denied["c1"] = true
 	h.reconcile(t)
 	h.expectClusters(t, "c2")

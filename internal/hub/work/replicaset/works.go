@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,8 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -68,20 +69,38 @@ func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWork
 
 // change is a write that brings a work in line with its plan.
 type change struct {
-	cluster string
-	write   func(context.Context, client.Client) error
+	at    place
+	write func(context.Context, client.Client) error
 	// done records that the change was written.
 	done func()
 }
 
+// failures are the errors of changes, by where the works belong.
+type failures map[place]error
+
+// byCluster returns one error for each cluster; always the same one.
+func (f failures) byCluster() selected.Errors {
+	all := selected.Errors{}
+	for _, at := range slices.SortedFunc(maps.Keys(f), comparePlaces) {
+		all[at.cluster] = f[at]
+	}
+	return all
+}
+
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.placement, b.placement))
+}
+
 // writeWorks makes the changes that the plans require, and returns the errors. Deletions start when all others are done. A cluster where
-// one of these has failed keeps its works.
+// one of these has failed keeps its works. Where a deletion fails, other works of the cluster are still written.
 func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Errors {
-	failed := c.write(ctx, s.changes())
+	unwritten := c.write(ctx, s.changes())
+	s.noteObstacles(unwritten)
+	failed := unwritten.byCluster()
 	for _, p := range s.placements {
 		p.keep(sortedKeys(failed))
 	}
-	maps.Copy(failed, c.write(ctx, s.removals(failed)))
+	maps.Copy(failed, c.write(ctx, s.removals(failed)).byCluster())
 	return failed
 }
 
@@ -121,19 +140,34 @@ func (s *snapshot) leaving() map[string][]*work {
 	return leaving
 }
 
-// awaitSuccessor returns those of the leaving works that the work of a placement which selects the cluster does not replace yet.
+// awaitSuccessor returns those of the leaving works that the work of a placement which selects the cluster, or does so when the hub has set
+// that up, does not replace yet.
 func (s *snapshot) awaitSuccessor(leaving map[string][]*work) map[*work]bool {
 	awaiting := map[*work]bool{}
 	for _, p := range s.placements {
-		for _, cluster := range p.selected {
-			for _, w := range leaving[cluster.Name] {
-				if !s.replaces(p, p.works[cluster.Name], w) {
+		for _, cluster := range p.successors() {
+			for _, w := range leaving[cluster] {
+				if !s.replaces(p, p.works[cluster], w) {
 					awaiting[w] = true
 				}
 			}
 		}
 	}
 	return awaiting
+}
+
+// successors returns the clusters on which the placement has a work, or is to have one.
+func (p *placement) successors() []string {
+	names := make([]string, 0, len(p.selected))
+	for _, cluster := range p.selected {
+		names = append(names, cluster.Name)
+	}
+	for cluster := range p.passed {
+		if p.passed.Keeps(cluster) {
+			names = append(names, cluster)
+		}
+	}
+	return names
 }
 
 // replaces reports whether a successor is applied, and has what the cluster is to have: the template, or the same as the work that leaves.
@@ -146,7 +180,7 @@ func (s *snapshot) replaces(p *placement, successor, leaving *work) bool {
 		return true
 	}
 	same, err := s.upToDate(successor.Namespace, successor)
-	return err == nil && same || sameSpec(&successor.Spec, &leaving.Spec)
+	return err == nil && same || manifest.SameSpec(&successor.Spec, &leaving.Spec)
 }
 
 // mayBeReplaced returns those of the named clusters whose works may have a successor of a placement of which it is not known yet what it
@@ -156,12 +190,15 @@ func (c *Controller) mayBeReplaced(ctx context.Context, s *snapshot, names []str
 	if !slices.ContainsFunc(s.placements, func(p *placement) bool { return !p.known() }) {
 		return may, nil
 	}
-	clusters, _, err := c.selected.Named(ctx, s.set.Namespace, names...)
+	clusters, passed, err := c.selected.Named(ctx, s.set.Namespace, names...)
 	if err != nil {
 		return nil, err
 	}
 	for _, cluster := range clusters {
 		may[cluster.Name] = true
+	}
+	for cluster := range passed {
+		may[cluster] = passed.Keeps(cluster)
 	}
 	return may, nil
 }
@@ -207,9 +244,9 @@ func (s *snapshot) removals(failed selected.Errors) (all []change) {
 }
 
 // write writes many works at once, and returns the errors. An error for one cluster does not delay the others.
-func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
+func (c *Controller) write(ctx context.Context, all []change) failures {
 	var mu sync.Mutex
-	failed := selected.Errors{}
+	failed := failures{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, change := range all {
@@ -218,7 +255,7 @@ func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failed[change.cluster] = err
+				failed[change.at] = err
 			} else {
 				change.done()
 			}
@@ -232,15 +269,16 @@ func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
 // create returns the change that creates the work of a cluster. Its name is always the same, so that a hub that is killed before it
 // sees its own write does not create a second one.
 func (s *snapshot) create(p *placement, cluster string) change {
+	at := place{p.Name, cluster}
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
 		Name:         workName(s.set, p.Name, cluster),
 		GenerateName: s.set.Name,
-		Annotations:  map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)},
+		Annotations:  s.noteWritten(at),
 	}}
 	label(w, s.labels(p), s.labelsOfSet())
 	return change{
-		cluster: cluster,
+		at: at,
 		write: func(ctx context.Context, c client.Client) error {
 			spec, err := s.clusterSpec(cluster)
 			if err != nil {
@@ -275,7 +313,7 @@ func (s *snapshot) createOrAdopt(ctx context.Context, c client.Client, p *placem
 	label(found, s.labels(p), s.labelsOfSet())
 	found.Annotations = merged(found.Annotations, desired.Annotations)
 	found.Spec = desired.Spec
-	if err := c.Patch(ctx, found, client.MergeFrom(before)); err != nil {
+	if err := c.Patch(ctx, found, patch.Work(before)); err != nil {
 		return err
 	}
 	found.DeepCopyInto(w)
@@ -288,7 +326,8 @@ func (s *snapshot) isOfAnother(w *workv1.ManifestWork) bool {
 	return labelled && set != fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name)
 }
 
-// update returns at most one change: of the labels if they differ, and of the spec when the rollout reaches the cluster.
+// update returns at most one change: of the labels if they differ, and of the spec when the rollout reaches the cluster, or has done so
+// before others changed the work.
 func (s *snapshot) update(p *placement, w *work, phase rollout.ClusterPhase) []change {
 	same, err := s.upToDate(w.Namespace, w)
 	rewrite := err == nil && phase.GetsChange() && !same
@@ -296,7 +335,7 @@ func (s *snapshot) update(p *placement, w *work, phase rollout.ClusterPhase) []c
 		return nil
 	}
 	before, after := w.ManifestWork, &workv1.ManifestWork{}
-	one := change{cluster: w.Namespace, done: func() { w.ManifestWork = after }}
+	one := change{at: place{p.Name, w.Namespace}, done: func() { w.ManifestWork = after }}
 	if rewrite {
 		one.done = func() { w.rewritten(after) }
 	}
@@ -305,35 +344,35 @@ func (s *snapshot) update(p *placement, w *work, phase rollout.ClusterPhase) []c
 		before.DeepCopyInto(after)
 		label(after, s.labels(p), s.labelsOfSet())
 		if rewrite {
-			if err := s.rewrite(after); err != nil {
+			if err := s.rewrite(p, after); err != nil {
 				return err
 			}
 		}
-		return client.IgnoreNotFound(c.Patch(ctx, after, client.MergeFrom(before)))
+		return client.IgnoreNotFound(c.Patch(ctx, after, patch.Work(before)))
 	}
 	return []change{one}
 }
 
 // rewrite sets the spec of the cluster.
-func (s *snapshot) rewrite(w *workv1.ManifestWork) error {
+func (s *snapshot) rewrite(p *placement, w *workv1.ManifestWork) error {
 	spec, err := s.clusterSpec(w.Namespace)
 	if err != nil {
 		return err
 	}
 	spec.DeepCopyInto(&w.Spec)
-	w.Annotations = merged(w.Annotations, map[string]string{fleet.AnnotationTemplateWrittenAt: s.now.UTC().Format(time.RFC3339Nano)})
+	w.Annotations = merged(w.Annotations, s.noteWritten(place{p.Name, w.Namespace}))
 	return nil
 }
 
 // remove returns the change that deletes a work, unless it is being deleted already.
 func remove(w *work) change {
-	nothing := func() {}
+	at, nothing := place{w.Labels[fleet.LabelPlacementName], w.Namespace}, func() {}
 	if !w.DeletionTimestamp.IsZero() {
-		return change{cluster: w.Namespace, write: func(context.Context, client.Client) error { return nil }, done: nothing}
+		return change{at: at, write: func(context.Context, client.Client) error { return nil }, done: nothing}
 	}
 	before := w.ManifestWork
 	return change{
-		cluster: w.Namespace,
+		at: at,
 		write: func(ctx context.Context, c client.Client) error {
 			err := c.Delete(ctx, before.DeepCopy(), client.Preconditions{UID: &before.UID})
 			if apierrors.IsConflict(err) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -22,7 +24,7 @@ import (
 // exchanged is a hub whose set has works on two clusters by the placement p, and is to have them by q instead, which selects the same.
 func exchanged(t *testing.T) *hub {
 	t.Helper()
-	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1", "c2"), decided("q", "c1", "c2"))...)
+	h := newHub(t, objects(webSet(ref("p")), decidedPlacement("p", "c1", "c2"), decidedPlacement("q", "c1", "c2"))...)
 	h.reconcile(t)
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
 		set.Spec.PlacementRefs = []workv1alpha1.LocalPlacementReference{ref("q")}
@@ -133,6 +135,44 @@ func TestNoDeletionAfterFailedWrite(t *testing.T) {
 	}
 }
 
+// MR-05: a work that cannot be deleted does not keep another one on its cluster from changing.
+func TestChangesBesideRefusedDeletion(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*testing.T, *hub){
+		"removed from the set": func(t *testing.T, h *hub) {
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+				set.Spec.PlacementRefs = []workv1alpha1.LocalPlacementReference{ref("q")}
+			})
+		},
+		"selects it no more": func(t *testing.T, h *hub) { h.decide(t, decision("p", 1, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, objects(webSet(ref("p"), ref("q")), decidedPlacement("p", "c1"), decidedPlacement("q", "c1"))...)
+			h.reconcile(t)
+			h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "False")
+			h.client = interceptor.NewClient(h.WithWatch, interceptor.Funcs{
+				Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+					return errors.New("not now")
+				},
+			})
+			leave(t, h)
+			_, _ = h.Reconcile(t.Context(), request) // clusters may not have been deselected for long enough
+			for range 2 {
+				h.clock.Step(patience)
+				if _, err := h.Reconcile(t.Context(), request); err == nil {
+					t.Error("there is no error to try again for")
+				}
+			}
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			_, _ = h.Reconcile(t.Context(), request)
+			if raw := string(h.workOf(t, "c1", "q").Spec.Workload.Manifests[0].Raw); !strings.Contains(raw, `"version":"2"`) {
+				t.Errorf("the work of q has %s", raw)
+			}
+		})
+	}
+}
+
 // MR-05: a cluster that gets its objects from another placement keeps its work until the one of the other placement is applied.
 func TestNoDeletionWithoutSuccessor(t *testing.T) {
 	t.Parallel()
@@ -147,7 +187,7 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 		"unknown": {
 			successor: ref("r"),
 			further: func(t *testing.T, h *hub) {
-				for _, o := range decided("r", "c1", "c2") {
+				for _, o := range decidedPlacement("r", "c1", "c2") {
 					h.create(t, o)
 				}
 			},
@@ -155,7 +195,7 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 		},
 		"not decided": {
 			successor: ref("r"),
-			hinder:    func(t *testing.T, h *hub) { h.create(t, decided("r")[0]) },
+			hinder:    func(t *testing.T, h *hub) { h.create(t, decidedPlacement("r")[0]) },
 			further:   func(t *testing.T, h *hub) { h.create(t, decision("r", 1, 0, "c1", "c2")) },
 			want:      []string{"p"},
 		},
@@ -260,7 +300,7 @@ func TestNoDeletionWithEarlierTemplate(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				both := []string{"c1", "c2"}
-				h := newHub(t, objects(webSet(test.predecessor, successor), decided("p", both...), decided("q", both...))...)
+				h := newHub(t, objects(webSet(test.predecessor, successor), decidedPlacement("p", both...), decidedPlacement("q", both...))...)
 				h.reconcile(t)
 				for range 2 {
 					h.report(t, both, "Applied", "True", "Progressing", "False")
@@ -304,4 +344,42 @@ func (h *hub) workOf(t *testing.T, cluster, placement string) *workv1.ManifestWo
 	}
 	t.Fatalf("there is no work of placement %s on %s", placement, cluster)
 	return nil
+}
+
+// MR-04: nulls in manifests, as tools write them, get to works, also where they are all that is new, and do not keep a rollout from its
+// end.
+func TestNullsInManifests(t *testing.T) {
+	t.Parallel()
+	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{}))
+	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
+	succeed := func() {
+		t.Helper()
+		for range 2 {
+			h.reconcile(t)
+			h.report(t, []string{"c1", "c2"}, "Applied", "True", "Progressing", "False")
+		}
+		h.reconcile(t)
+		h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
+	}
+	succeed()
+	for _, raw := range []string{
+		`{"apiVersion":"v1","kind":"ConfigMap","list":[{}],"metadata":{"name":"web"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","list":[{"field":null}],"metadata":{"creationTimestamp":null,"name":"web"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap","list":[{}],"metadata":{"name":"web"},"other":null}`,
+	} {
+		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+			set.Spec.ManifestWorkTemplate.Workload.Manifests[0].Raw = []byte(raw)
+		})
+		succeed()
+		for cluster, list := range h.works(t) {
+			if got := string(list[0].Spec.Workload.Manifests[0].Raw); got != raw {
+				t.Errorf("%s has %s, want %s", cluster, got, raw)
+			}
+		}
+		h.writes.Store(0)
+		h.reconcile(t)
+		if n := h.writes.Load(); n != 0 {
+			t.Errorf("%d writes when nothing is due", n)
+		}
+	}
 }
