@@ -20,7 +20,7 @@ type Agent interface {
 	// its cluster, its configurations, or anything else that is passed to Trigger. The same input has to give the
 	// same result; the order of objects does not matter. When Manifests fails, the cluster keeps what it has, the condition
 	// ManifestApplied shows the error, and the manager calls it again after a while. To remove everything from the cluster, return an
-	// empty Workload; nil without an error is a failure.
+	// empty Workload: a rollout then counts the cluster as done. nil without an error is a failure.
 	Manifests(ctx context.Context, installation Installation) (*Workload, error)
 }
 

@@ -15,7 +15,7 @@
 //	ValidateManagedClusterAddOn                  time limit of the removal, hosting cluster
 //	ValidateManagedClusterAddOnStatus            what agents report of add-ons, configurations before the agent
 //	ValidateAddOnTemplate                        manifests, executor, registrations and what they give to agents
-//	ValidateCertificateSigningRequest            label of the requests of agents, their size, and that they expire
+//	ValidateCertificateSigningRequest            label and name of the requests of agents, their size, and that they expire
 //	ValidateSecret                               which Secrets agents write
 //	ValidateRequestCount, ValidateClusterCount   how many undecided requests and clusters a sender may have
 //	ValidateManagedClusterStatus, ValidateEvent  how much agents may write

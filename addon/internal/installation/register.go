@@ -36,7 +36,11 @@ func (r *reconciliation) register(ctx context.Context) {
 	switch {
 	case errors.Is(err, addon.ErrNotYet) && r.addOn.Status.Namespace == "" && r.awaitsConfigs():
 		r.reportMissingConfigs()
-	case errors.Is(err, addon.ErrNotYet), errors.Is(err, config.ErrMissing) && r.isRegistered(): // everything stays as it is
+	case errors.Is(err, addon.ErrNotYet) && !r.hasFailedToRegister(), errors.Is(err, config.ErrMissing) && r.isRegistered():
+		r.requeueAfter(notYetAgain) // everything stays as it is
+	case errors.Is(err, addon.ErrNotYet):
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, fmt.Sprintf(
+			"The agent of the add-on has its rights when they are known, such as when a rollout reaches the cluster: %v", err))
 		r.requeueAfter(notYetAgain)
 	case errors.Is(err, config.ErrMissing):
 		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
@@ -119,4 +123,9 @@ func (r *reconciliation) chooseIdentities(ctx context.Context) error {
 // isRegistered reports whether the agent may register, or does not need to.
 func (r *reconciliation) isRegistered() bool {
 	return meta.IsStatusConditionTrue(r.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
+}
+
+// hasFailedToRegister reports whether the agent has no rights, for a reason that may have passed.
+func (r *reconciliation) hasFailedToRegister() bool {
+	return meta.IsStatusConditionFalse(r.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
 }

@@ -51,6 +51,8 @@ func TestRegistrationApplied(t *testing.T) {
 		"its identity is another's":            {forOthers, "", "False", "SetPermissionFailed", "system:admin", true},
 		"it does not know yet":                 {registers(addon.ErrNotYet), "", "", "", "", false},
 		"it does not know yet, and was set up": {registers(addon.ErrNotYet), "True", "True", "Before", "", false},
+		"it does not know yet, and was refused": {registers(addon.ErrNotYet), "False", "False", "PermissionConfigPending",
+			"when a rollout reaches the cluster", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

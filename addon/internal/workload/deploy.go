@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/addon/ownership"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
@@ -44,10 +45,19 @@ func (p *planner) deployTo(s side) error {
 		desired := p.deployWork(s, b, hashes, b.manifests(objects))
 		progress.add(desired.Name, b, p.write(b, desired))
 	}
+	if p.deploysNothing() {
+		p.Conditions = append(p.Conditions, trueCondition(s.condition, fleet.ReasonAddOnNothingToApply, config.NothingMessage(hashes)))
+		return nil
+	}
 	if c := progress.condition(p.Installation.AddOn); c != nil {
 		p.Conditions = append(p.Conditions, *c)
 	}
 	return nil
+}
+
+// deploysNothing reports whether neither cluster is to have anything of the add-on. Hooks do not count: they run when it is removed.
+func (p *planner) deploysNothing() bool {
+	return len(p.at(p.managedSide(), false)) == 0 && len(p.at(p.hostingSide(), false)) == 0
 }
 
 // worksAt returns the works that deploy the objects of a side.
@@ -81,7 +91,7 @@ func (p *planner) write(b *bin, desired *workv1.ManifestWork) bool {
 func same(existing, desired *workv1.ManifestWork) bool {
 	return maps.Equal(existing.Labels, desired.Labels) && maps.Equal(existing.Annotations, desired.Annotations) &&
 		slices.EqualFunc(existing.OwnerReferences, desired.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
-		sameSpec(&existing.Spec, &desired.Spec)
+		manifest.SameSpec(&existing.Spec, &desired.Spec)
 }
 
 // deployWork returns the desired work.

@@ -1,13 +1,10 @@
 package workload
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/capstan-io/capstan/addon/internal/healthprobe"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -102,21 +99,4 @@ func setDefaults(spec *workv1.ManifestWorkSpec) {
 			}
 		}
 	}
-}
-
-// sameSpec compares specs by their meaning. It compares the bytes of manifests first, because the API server writes the same object in
-// the same way.
-func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
-	return slices.EqualFunc(a.Workload.Manifests, b.Workload.Manifests, sameManifest) &&
-		equality.Semantic.DeepEqual(a.DeleteOption, b.DeleteOption) &&
-		equality.Semantic.DeepEqual(a.ManifestConfigs, b.ManifestConfigs) &&
-		equality.Semantic.DeepEqual(a.Executor, b.Executor)
-}
-
-func sameManifest(a, b workv1.Manifest) bool {
-	if bytes.Equal(a.Raw, b.Raw) {
-		return true
-	}
-	var left, right any
-	return json.Unmarshal(a.Raw, &left) == nil && json.Unmarshal(b.Raw, &right) == nil && equality.Semantic.DeepEqual(left, right)
 }

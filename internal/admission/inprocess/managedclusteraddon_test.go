@@ -158,3 +158,65 @@ func TestHostingClusterIsValidated(t *testing.T) {
 		checkStatus(t, newServer("create join", "create ").write(t, on("host"), nil, ""), 0, "")
 	}
 }
+
+// A2, AM-05: a tenant who installs an add-on does not get, by naming an AddOnTemplate that is for another cluster, what that grants. Nor
+// does he have the hub read configurations that he may not read.
+func TestConfigsOfAddOnAreValidated(t *testing.T) {
+	t.Parallel()
+	const (
+		infra   = `{group: addon.open-cluster-management.io, resource: addontemplates, name: infra}`
+		usual   = `{group: addon.open-cluster-management.io, resource: addontemplates, name: usual}`
+		foreign = `{group: addon.open-cluster-management.io, resource: addontemplates, name: foreign}`
+		missing = `{group: addon.open-cluster-management.io, resource: addontemplates, name: missing}`
+		shared  = `{group: addon.open-cluster-management.io, resource: addondeploymentconfigs, namespace: shared, name: d}`
+		own     = `{group: addon.open-cluster-management.io, resource: addondeploymentconfigs, namespace: c1, name: d}`
+	)
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		addOn := func(configs string) *unstructured.Unstructured {
+			return object(t, `{apiVersion: addon.open-cluster-management.io/`+version+
+				`, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, spec: {configs: [`+configs+`]}}`)
+		}
+		for _, test := range []struct {
+			name, now, old string
+			may            []string
+			refused        string
+		}{
+			{"the default", usual, "", nil, ""},
+			{"none", "", infra, nil, ""},
+			{"as before", infra, infra, nil, ""},
+			{"a template that cannot be read", infra, "", []string{"bind "}, "needs the permission to get addontemplates"},
+			{"a template of a placement", infra, "", []string{"get "}, `spec.configs[0].name: Forbidden: AddOnTemplate "infra" is no default`},
+			{"that, added", usual + "," + infra, usual, []string{"get "}, "spec.configs[1].name"},
+			{"that, by who may bind", infra, "", []string{"get ", "bind "}, ""},
+			{"a template of another add-on", foreign, "", []string{"get "}, `AddOnTemplate "foreign" is no default`},
+			{"that of another, by who may bind", foreign, "", []string{"get ", "bind "}, ""},
+			{"a template that is still to come", missing, "", []string{"get "}, `AddOnTemplate "missing" does not exist`},
+			{"that, by who may grant all", missing, "", []string{"get ", "bind "}, ""},
+			{"a configuration elsewhere", shared, "", []string{"bind "}, `in namespace "shared"`},
+			{"that, by who may read it", shared, "", []string{"get "}, ""},
+			{"a configuration of the cluster", own, "", nil, ""},
+		} {
+			t.Run(version+"/"+test.name, func(t *testing.T) {
+				t.Parallel()
+				s := newServer(test.may...)
+				const grants = `"registration":[{"type":"KubeClient","kubeClient":{"hubPermissions":[{"type":"CurrentCluster",` +
+					`"currentCluster":{"clusterRoleName":"r"}}]}}]`
+				s.addOns = map[string]string{
+					"clustermanagementaddons/a": `{"metadata":{"name":"a"},"spec":{"defaultConfigs":[{"group":"addon.open-cluster-management.io",` +
+						`"resource":"addontemplates","name":"usual"}],"installStrategy":{"type":"Placements","placements":[{"namespace":"n","name":"p",` +
+						`"configs":[{"group":"addon.open-cluster-management.io","resource":"addontemplates","name":"infra"}]}]}}}`,
+					"addontemplates/infra":   `{"metadata":{"name":"infra"},"spec":{"addonName":"a",` + grants + `}}`,
+					"addontemplates/foreign": `{"metadata":{"name":"foreign"},"spec":{"addonName":"b",` + grants + `}}`,
+				}
+				code := int32(0)
+				if test.refused != "" {
+					code = 403
+				}
+				if test.old == "" {
+					checkStatus(t, s.write(t, addOn(test.now), nil, ""), code, test.refused)
+				}
+				checkStatus(t, s.write(t, addOn(test.now), addOn(test.old), ""), code, test.refused)
+			})
+		}
+	}
+}

@@ -2,6 +2,7 @@ package inprocess_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,38 @@ func TestWebhookSeesRegistrationOfAddOns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A2: in an existing cluster, the webhooks are called for everybody who names other configurations for a cluster, and for nothing else that
+// is written of the spec.
+func TestWebhookSeesConfigsOfAddOns(t *testing.T) {
+	t.Parallel()
+	const one, two = "spec: {configs: [{resource: r, name: one}]}", "spec: {configs: [{resource: r, name: two}]}"
+	for _, test := range []struct {
+		name, old, now string
+		seen           bool
+	}{
+		{"the first", "", one, true},
+		{"the first of a spec", "spec: {}", one, true},
+		{"another one", one, two, true},
+		{"as before", one, one, false},
+		{"no longer one", one, "spec: {}", false},
+		{"an empty list", one, "spec: {configs: []}", false},
+		{"no spec", "", "", false},
+	} {
+		addOn := func(spec string) *unstructured.Unstructured {
+			return object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a,
+				namespace: c1}, `+spec+`}`)
+		}
+		for _, who := range append(slices.Clone(addOnManagers), addOnAgents...) {
+			if got := sees(t, "managedclusteraddons", addOn(test.now), addOn(test.old), who); got != test.seen {
+				t.Errorf("%s: a webhook sees what %q writes: %v, want %v", test.name, who.Name, got, test.seen)
+			}
+		}
+		if test.old == "" && sees(t, "managedclusteraddons", addOn(test.now), nil, addOnManagers[0]) != test.seen {
+			t.Errorf("%s: a webhook sees the creation: %v, want %v", test.name, !test.seen, test.seen)
+		}
 	}
 }
 

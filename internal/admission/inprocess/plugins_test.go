@@ -94,7 +94,9 @@ type server struct {
 	cachedCluster string
 	// bindings are ManagedClusterSetBindings, as JSON.
 	bindings string
-	options  inprocess.Options
+	// addOns are objects of the group of add-ons, as JSON, by resource and name, such as addontemplates/hello.
+	addOns  map[string]string
+	options inprocess.Options
 	// who sends the requests; sender, if nil.
 	who *user.DefaultInfo
 }

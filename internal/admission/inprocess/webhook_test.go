@@ -203,6 +203,14 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 		}
 		respond(w, metav1.PartialObjectMetadataList{Items: named})
 	})
+	mux.HandleFunc("GET /apis/addon.open-cluster-management.io/v1beta1/{resource}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		object, found := s.addOns[r.PathValue("resource")+"/"+r.PathValue("name")]
+		if !found {
+			http.Error(w, "no such object", http.StatusNotFound)
+			return
+		}
+		respond(w, json.RawMessage(object))
+	})
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: listening.URL, QPS: -1})

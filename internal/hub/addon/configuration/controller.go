@@ -4,6 +4,7 @@ package configuration
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,9 @@ const (
 	writers = 16
 	// longestWait is the longest time until a rollout is reconciled again. It is a safety net: everything is watched.
 	longestWait = 30 * time.Minute
+	// installWait is how long a rollout waits for a ManagedClusterAddOn that is to be installed: canaries come first although theirs may
+	// be created after those of other clusters, and one that cannot be created holds up nobody for longer, unless it is the only canary.
+	installWait = 5 * time.Minute
 	// problemWait is when a configuration that could not be read is tried again. It is a safety net, too: the definition of a kind is
 	// announced a moment before the hub serves it.
 	problemWait = 10 * time.Second
@@ -48,6 +52,7 @@ type Controller struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	absences *debounce.Tracker[string, string]
+	missing  *debounce.Tracker[string, string]
 }
 
 // Options configure the controller.
@@ -62,7 +67,7 @@ type Options struct {
 func New(c client.Client, configs Known, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
 		client: c, selected: selected.Reader{Client: c, Trust: o.TrustDecisions}, configs: configs, recorder: recorder, clock: o.Clock,
-		absences: debounce.NewTracker[string, string](),
+		absences: debounce.NewTracker[string, string](), missing: debounce.NewTracker[string, string](),
 	}
 }
 
@@ -72,6 +77,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
 		c.configs.Require(req.Name, nil)
 		c.absences.Forget(req.Name)
+		c.missing.Forget(req.Name)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -90,6 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	s.decide()
 	failed := c.write(ctx, s)
 	s.decide() // again: the status reports the state after these writes
+	failed = errors.Join(failed, c.recordSuccess(ctx, s))
 	if err := c.report(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -117,6 +124,7 @@ func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManage
 	s.readDefaults()
 	s.assign()
 	c.debounceDeselected(s)
+	c.leaveOutMissing(s)
 	return s, nil
 }
 
@@ -126,6 +134,8 @@ func (c *Controller) debounceDeselected(s *snapshot) {
 	for name, cluster := range s.states {
 		switch {
 		case cluster.placement != nil || len(s.placements) == 0 || !cluster.changesConfigs():
+		case lookup.Keeps(s.placements, name):
+			cluster.kept = true
 		case cluster.addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy:
 			cluster.kept = true // it is about to be removed
 		default:
@@ -136,6 +146,23 @@ func (c *Controller) debounceDeselected(s *snapshot) {
 		if due := since.Add(debounce.Delay); s.now.Before(due) {
 			s.states[name].kept = true
 			s.requeueBy(due)
+		}
+	}
+}
+
+// leaveOutMissing marks the clusters on which the add-on has not been installed in time.
+func (c *Controller) leaveOutMissing(s *snapshot) {
+	missing := map[string]bool{}
+	for name, cluster := range s.states {
+		if cluster.addOn == nil && lookup.Installable(s.clusters[name]) {
+			missing[name] = true
+		}
+	}
+	for name, since := range c.missing.Update(s.entry.Name, missing, s.now) {
+		if due := since.Add(installWait); s.now.Before(due) {
+			s.requeueBy(due)
+		} else {
+			s.states[name].missing = true
 		}
 	}
 }

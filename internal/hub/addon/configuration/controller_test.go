@@ -207,6 +207,19 @@ func (h *hub) message(t *testing.T) string {
 	return entry.Status.InstallProgressions[0].Conditions[0].Message
 }
 
+// selects has the placement select these clusters.
+func (h *hub) selects(t *testing.T, clusters ...string) {
+	t.Helper()
+	decision := &clusterv1beta1.PlacementDecision{}
+	if err := h.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p-decision-1"}, decision); err != nil {
+		t.Fatal(err)
+	}
+	decision.Status = decided(clusters...)
+	if err := h.Update(t.Context(), decision); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func want(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
@@ -472,6 +485,50 @@ func TestPlacementThatIsGone(t *testing.T) {
 	}
 }
 
+// AM-05, AM-08: a placement that is gone keeps others from changing the configurations of their clusters only if it would have the last
+// word there. Then they say so, and stay configured if they are.
+func TestPlacementBesideOneThatIsGone(t *testing.T) {
+	t.Parallel()
+	gone := addonv1beta1.PlacementStrategy{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "gone"}, Configs: configs("gone")}
+	for name, test := range map[string]struct {
+		place int // of the placement that is gone
+		kept  bool
+		has   string
+	}{
+		"before": {0, false, "c1=two@t1 c2=two@"},
+		"after":  {1, true, "c1=one@o1 c2=one@"},
+	} {
+		h := newHub(t, oneByOne(), "c1", "c2")
+		h.states["two"] = "t1"
+		h.reconcile(t)
+		entry := h.entry(t)
+		entry.Spec.InstallStrategy.Placements[0].Configs = configs("two")
+		entry.Spec.InstallStrategy.Placements = slices.Insert(entry.Spec.InstallStrategy.Placements, test.place, gone)
+		if err := h.Update(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		want(t, name, h.have(t, "c1", "c2"), test.has)
+		const why = "it is not known whether this placement gives others: Placement ns/gone does not exist"
+		var all []string
+		for _, cluster := range []string{"c1", "c2"} {
+			configured := meta.FindStatusCondition(h.addOn(t, cluster).Status.Conditions, fleet.ConditionConfigured)
+			all = append(all, string(configured.Status)+"="+configured.Reason)
+			if strings.Contains(configured.Message, why) != test.kept {
+				t.Errorf("%s: %+v", name, configured)
+			}
+		}
+		want(t, name, strings.Join(all, " "), "True=ConfigurationsConfigured False=ConfigurationsNotConfigured")
+		progression := h.entry(t).Status.InstallProgressions[1-test.place]
+		if progression.Name != "p" || strings.Contains(progression.Conditions[0].Message, why) != test.kept {
+			t.Errorf("%s: %+v", name, progression)
+		}
+		if writes, _ := h.reconcile(t); writes != 0 {
+			t.Errorf("%s: %d writes when nothing has changed", name, writes)
+		}
+	}
+}
+
 // AM-05: a cluster that is moved from one decision to another does not change its configurations in between; one that is no
 // longer selected does, unless the add-on is about to be removed there.
 func TestDeselected(t *testing.T) {
@@ -483,14 +540,7 @@ func TestDeselected(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.reconcile(t)
-	decision := &clusterv1beta1.PlacementDecision{}
-	if err := h.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p-decision-1"}, decision); err != nil {
-		t.Fatal(err)
-	}
-	decision.Status = decided()
-	if err := h.Update(t.Context(), decision); err != nil {
-		t.Fatal(err)
-	}
+	h.selects(t)
 	if _, wait := h.reconcile(t); wait != time.Second {
 		t.Errorf("again in %s", wait)
 	}
@@ -499,6 +549,81 @@ func TestDeselected(t *testing.T) {
 	h.failToRead(t) // does not start the wait again
 	h.reconcile(t)
 	want(t, "for good", h.have(t, "c1", "c2"), "c1=default@d1 c2=one@o1")
+}
+
+// AM-10, AM-20: a rollout waits for a ManagedClusterAddOn that is still to be created, so that the first are the first, but not for ever.
+// Once it is there, its cluster counts.
+func TestAddOnThatIsNotCreated(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, oneByOne(), "c1", "c2")
+	first := h.addOn(t, "c1")
+	if err := h.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what    string
+		after   time.Duration
+		has     string
+		wait    time.Duration
+		message string // what it ends with
+	}{
+		{"c1 is to be the first", 0, "c2=one@", installWait, ""},
+		{"it may still come", installWait - time.Second, "c2=one@", time.Second, ""},
+		{"it does not come", time.Second, "c2=one@o1", longestWait, " left out until they have a ManagedClusterAddOn: c1."},
+	} {
+		h.clock.Step(step.after)
+		if _, wait := h.reconcile(t); wait != step.wait {
+			t.Errorf("%s: again in %s", step.what, wait)
+		}
+		want(t, step.what, h.have(t, "c2"), step.has)
+		want(t, step.what, h.message(t), "selected clusters 2. configured addons 1/1 progressing..., 0 failed 0 timeout."+step.message)
+	}
+	h.complete(t, "c2")
+	h.reconcile(t)
+	if got := h.entry(t).Status.InstallProgressions[0].Conditions[0]; got.Reason != fleet.ReasonProgressing {
+		t.Errorf("without c1: %+v", got)
+	}
+	first.ResourceVersion = ""
+	if err := h.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	want(t, "it is there", h.have(t, "c1"), "c1=one@o1")
+	h.complete(t, "c1")
+	h.reconcile(t)
+	want(t, "it is there", h.message(t), "selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.")
+}
+
+// AM-20: a change does not pass a mandatory group before a cluster of it has succeeded, because the add-on is missing there.
+func TestCanaryThatIsNotCreated(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+		p.MandatoryDecisionGroups.MandatoryDecisionGroups = []clusterv1alpha1.MandatoryDecisionGroup{{GroupIndex: 0}}
+	}), "c1", "c2", "c3")
+	h.selects(t, "c1")
+	others := &clusterv1beta1.PlacementDecision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-2",
+			Labels: map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupIndex: "1"}},
+		Status: decided("c3"),
+	}
+	if err := errors.Join(h.Create(t.Context(), others), h.Delete(t.Context(), h.addOn(t, "c1"))); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what, has, message string) {
+		t.Helper()
+		h.reconcile(t)
+		want(t, what, h.have(t, "c3"), has)
+		if !strings.HasSuffix(h.message(t), message) {
+			t.Errorf("%s: %s, want %s", what, h.message(t), message)
+		}
+	}
+	expect("it may still come", "c3=one@", "0 failed 0 timeout.")
+	h.clock.Step(installWait)
+	expect("it does not come", "c3=one@", "mandatory groups in which no cluster has succeeded wait for a ManagedClusterAddOn: c1.")
+	h.selects(t, "c1", "c2")
+	h.reconcile(t)
+	h.complete(t, "c2")
+	expect("another has succeeded", "c3=one@o1", " left out until they have a ManagedClusterAddOn: c1.")
 }
 
 // AM-05: the last placement that selects a cluster counts. Its clusters are not those of the others.

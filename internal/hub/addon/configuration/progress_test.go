@@ -15,9 +15,11 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/rollout"
 )
 
 // report has the agent of a cluster say this of the work of the add-on, "+Applied -Available", and evaluates it.
@@ -78,6 +80,191 @@ func TestSoakBeginsAnew(t *testing.T) {
 		h.clock.Step(time.Minute)
 		h.reconcile(t)
 		want(t, name+": c1 is well again", h.have(t, "c2"), "c2=one@o1")
+	}
+}
+
+// AM-20, AM-21: a cluster whose works fall ill or fail after they were applied has until the deadline to recover, and is a failure from
+// then on. It is none if the rollout had succeeded there before.
+func TestIllAfterSuccess(t *testing.T) {
+	t.Parallel()
+	const rolling = "selected clusters 3. configured addons "
+	for name, test := range map[string]struct {
+		ill      []string
+		tolerate int32
+		complete bool   // the rollout, before the cluster falls ill
+		have     string // after the deadline
+		within   string // the deadline
+		after    string // the deadline
+	}{
+		"ill": {[]string{"+Applied", "-Available"}, 0, false, "c1=one@o1 c2=one@ c3=one@",
+			rolling + "1/3 progressing..., 0 failed 0 timeout.", "0 failed 1 timeout. stopped: 1 failure"},
+		"failed": {[]string{"-Applied"}, 0, false, "c1=one@o1 c2=one@ c3=one@", "1 failed 0 timeout. stopped: 1 failure",
+			"0 failed 1 timeout. stopped: 1 failure"},
+		"ill, tolerated": {[]string{"+Applied", "-Available"}, 1, false, "c1=one@o1 c2=one@o1 c3=one@",
+			rolling + "1/3 progressing..., 0 failed 0 timeout.", rolling + "1/3 progressing..., 0 failed 1 timeout."},
+		"failed, tolerated": {[]string{"-Applied"}, 1, false, "c1=one@o1 c2=one@o1 c3=one@",
+			rolling + "0/3 progressing..., 1 failed 0 timeout.", rolling + "1/3 progressing..., 0 failed 1 timeout."},
+		"ill, completed": {[]string{"+Applied", "-Available"}, 0, true, "c1=one@o1 c2=one@o1 c3=one@o1",
+			rolling + "3/3 completed with no errors, 0 failed 0 timeout.", rolling + "3/3 completed with no errors, 0 failed 0 timeout."},
+		"failed, completed": {[]string{"-Applied"}, 0, true, "c1=one@o1 c2=one@o1 c3=one@o1",
+			rolling + "3/3 completed with no errors, 0 failed 0 timeout.", rolling + "3/3 completed with no errors, 0 failed 0 timeout."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+				p.MinSuccessTime, p.ProgressDeadline = "5m", "10m"
+				p.MaxConcurrency, p.MaxFailures = &intstr.IntOrString{IntVal: 1}, &intstr.IntOrString{IntVal: test.tolerate}
+			}), "c1", "c2", "c3")
+			h.reconcile(t)
+			h.report(t, "c1", "+Applied", "+Available")
+			if test.complete {
+				for _, next := range []string{"c2", "c3"} {
+					h.clock.Step(5 * time.Minute)
+					h.reconcile(t)
+					h.report(t, next, "+Applied", "+Available")
+				}
+				h.clock.Step(5 * time.Minute)
+				h.reconcile(t)
+			}
+			h.clock.Step(time.Minute)
+			h.report(t, "c1", test.ill...)
+			h.clock.Step(9 * time.Minute)
+			h.reconcile(t)
+			if message := h.message(t); !strings.Contains(message, test.within) {
+				t.Errorf("within the deadline: %s, want %s", message, test.within)
+			}
+			h.clock.Step(time.Minute)
+			h.reconcile(t)
+			want(t, "after the deadline", h.have(t, "c1", "c2", "c3"), test.have)
+			if message := h.message(t); !strings.Contains(message, test.after) {
+				t.Errorf("after the deadline: %s, want %s", message, test.after)
+			}
+		})
+	}
+}
+
+// AM-20, AM-21: a rollout that leaves out a cluster, or tolerates that one fails, is over like others. Clusters that fall ill after that do
+// not hold up one that is selected later.
+func TestIllAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		tolerate int32
+		c2       func(*testing.T, *hub)
+	}{
+		"one is skipped": {0, func(t *testing.T, h *hub) {
+			h.edit(t, "c2", func(a *addonv1beta1.ManagedClusterAddOn) { a.Spec.Configs = configs("own") })
+		}},
+		"one fails, as tolerated": {1, func(t *testing.T, h *hub) { h.report(t, "c2", "-Applied") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+				p.ProgressDeadline = "10m"
+				p.MaxConcurrency, p.MaxFailures = &intstr.IntOrString{IntVal: 1}, &intstr.IntOrString{IntVal: test.tolerate}
+			}), "c1", "c2", "c3")
+			h.selects(t, "c1", "c2")
+			h.reconcile(t)
+			h.report(t, "c1", "+Applied", "+Available")
+			h.reconcile(t)
+			test.c2(t, h)
+			h.reconcile(t)
+			h.clock.Step(10 * time.Minute)
+			h.reconcile(t)
+			h.report(t, "c1", "-Applied")
+			h.clock.Step(time.Hour)
+			h.selects(t, "c1", "c2", "c3")
+			h.reconcile(t)
+			want(t, "c3 is selected", h.have(t, "c1", "c3"), "c1=one@o1 c3=one@o1")
+		})
+	}
+}
+
+// AM-20, AM-21: what a rollout has succeeded with on a cluster is all configurations, in their order and states. Nothing else that is
+// applied there has been tried.
+func TestSuccessIsOfAllConfigurations(t *testing.T) {
+	t.Parallel()
+	type references = []addonv1beta1.ConfigReference
+	reference := func(name, hash string) addonv1beta1.ConfigReference {
+		config := &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: name}, SpecHash: hash}
+		return addonv1beta1.ConfigReference{DesiredConfig: config, LastAppliedConfig: config}
+	}
+	x, y, changed := reference("x", "x1"), reference("y", "y1"), reference("x", "x2")
+	for name, test := range map[string]struct {
+		succeeded, desired references
+		reason             string
+		want               rollout.State
+	}{
+		"the same":              {references{x, y}, references{x, y}, fleet.ReasonFailed, rollout.Succeeded},
+		"one less":              {references{x, y}, references{x}, fleet.ReasonFailed, rollout.Failed},
+		"one more":              {references{x}, references{x, y}, fleet.ReasonFailed, rollout.Failed},
+		"in another order":      {references{x, y}, references{y, x}, fleet.ReasonProgressing, rollout.Progressing},
+		"changed":               {references{x}, references{changed}, fleet.ReasonFailed, rollout.Failed},
+		"none any more":         {references{x}, nil, fleet.ReasonFailed, rollout.Failed},
+		"none, as before":       {references{}, nil, fleet.ReasonFailed, rollout.Succeeded},
+		"none, and no manager":  {nil, nil, fleet.ReasonWaitingForManifestApplied, rollout.Succeeded},
+		"none, not applied yet": {nil, nil, fleet.ReasonProgressing, rollout.Progressing},
+		"none before":           {nil, references{x}, fleet.ReasonFailed, rollout.Failed},
+	} {
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		if test.succeeded != nil {
+			addOn.Annotations = map[string]string{fleet.AnnotationRolledOut: digest(test.succeeded)}
+		}
+		addOn.Status.ConfigReferences = test.desired
+		addOn.Status.Conditions = []metav1.Condition{{
+			Type: fleet.ConditionProgressing, Reason: test.reason, LastTransitionTime: metav1.NewTime(noon),
+		}}
+		state, since := stateOf(addOn, test.desired)
+		if state != test.want || since.IsZero() != (state == rollout.Succeeded) {
+			t.Errorf("%s: %s since %s, want %s", name, state, since, test.want)
+		}
+	}
+}
+
+// AM-20, AM-21: a success with configurations counts until the cluster gets others: when it gets them back, it soaks again.
+func TestSuccessEndsWithOtherConfigurations(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MinSuccessTime = "5m" }), "c1")
+	for _, step := range []struct {
+		state     string
+		after     time.Duration
+		succeeded bool
+	}{{"o1", 0, false}, {"o1", 5 * time.Minute, true}, {"o2", 0, true}, {"o1", 0, false}, {"o1", 5 * time.Minute, true}} {
+		h.states["one"] = step.state
+		h.clock.Step(step.after)
+		h.reconcile(t)
+		if _, succeeded := h.addOn(t, "c1").Annotations[fleet.AnnotationRolledOut]; succeeded != step.succeeded {
+			t.Errorf("%s after %s: success is noted: %t", step.state, step.after, succeeded)
+		}
+		if step.state == "o1" {
+			h.report(t, "c1", "+Applied", "+Available")
+		}
+	}
+}
+
+// AM-20: a change does not pass a mandatory group whose only cluster is losing the add-on, after it has failed with it or before.
+func TestCanaryThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	for name, conditions := range map[string][]string{"failed": {"-Applied"}, "in progress": {"+Applied", "-Available"}} {
+		h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+			p.MandatoryDecisionGroups.MandatoryDecisionGroups = []clusterv1alpha1.MandatoryDecisionGroup{{GroupIndex: 0}}
+		}), "c1", "c2")
+		h.selects(t, "c1")
+		others := &clusterv1beta1.PlacementDecision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-2",
+				Labels: map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupIndex: "1"}},
+			Status: decided("c2"),
+		}
+		if err := h.Create(t.Context(), others); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		h.report(t, "c1", conditions...)
+		h.edit(t, "c1", func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = []string{"example.com/held"} })
+		if err := h.Delete(t.Context(), h.addOn(t, "c1")); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		want(t, name, h.have(t, "c2"), "c2=one@")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
@@ -103,6 +104,13 @@ func (r *placementRollout) progressing() metav1.Condition {
 		failed)}
 	if r.Unknown != "" {
 		message = append(message, r.Unknown)
+	}
+	if len(r.missing) > 0 {
+		message = append(message, fmt.Sprintf("left out until they have a ManagedClusterAddOn: %s.", text.FirstFew(r.missing)))
+	}
+	if len(r.awaited) > 0 {
+		message = append(message, fmt.Sprintf("mandatory groups in which no cluster has succeeded wait for a ManagedClusterAddOn: %s.",
+			text.FirstFew(r.awaited)))
 	}
 	message = append(message, r.problems...)
 	if r.plan.Phase == rollout.Stopped || r.plan.Phase == rollout.Invalid {

@@ -51,9 +51,13 @@ type clusterState struct {
 	desired   []addonv1beta1.ConfigReference
 	// problem is why the desired configurations cannot be used.
 	problem error
+	// missing is true if the add-on has been missing for so long that the rollout does not wait for it any more.
+	missing bool
 	// kept is true if the configurations stay as they are.
-	kept  bool
-	phase rollout.ClusterPhase
+	kept bool
+	// undecided is why they do, if it is not known which placement applies.
+	undecided string
+	phase     rollout.ClusterPhase
 }
 
 // placementRollout is how far the clusters of a placement are.
@@ -63,7 +67,9 @@ type placementRollout struct {
 	plan       rollout.Plan
 	// configured is how many clusters have the add-on.
 	configured int
-	problems   []string
+	// missing are the clusters that are left out because they do not have it. Of mandatory groups, some are awaited nevertheless.
+	missing, awaited []string
+	problems         []string
 }
 
 // requiredConfigs returns all configurations that the add-on or a placement refers to.
@@ -171,9 +177,18 @@ func (s *snapshot) choose(cluster *clusterState) {
 			DesiredConfig:          &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: found.Hash},
 		})
 	}
-	// While it is not known what a placement selects, it may select this cluster: the present configurations may be updated, but not
-	// replaced by others.
-	cluster.kept = !lookup.AllResolved(s.placements) && cluster.changesConfigs()
+	s.keepWhileUndecided(cluster)
+}
+
+// keepWhileUndecided keeps the configurations of a cluster while another placement may turn out to apply on it: the present ones may be
+// updated, but not replaced by others.
+func (s *snapshot) keepWhileUndecided(cluster *clusterState) {
+	unresolved := lookup.Unresolved(s.placements, cluster.placement)
+	if unresolved == nil || !cluster.changesConfigs() {
+		return
+	}
+	cluster.kept = true
+	cluster.undecided = "No other configurations yet, as it is not known whether this placement gives others: " + unresolved.Unknown
 }
 
 // changesConfigs reports whether the cluster has configurations and is to get others.
@@ -205,27 +220,27 @@ func (s *snapshot) decide() {
 
 func (s *snapshot) decideFor(r *placementRollout) {
 	var clusters []rollout.Cluster
-	r.configured, r.problems = 0, nil
+	r.configured, r.missing, r.awaited, r.problems = 0, nil, nil, nil
 	for _, selected := range r.Selected {
 		cluster := s.states[selected.Name]
 		if cluster.placement != r.Placement {
 			continue
 		}
 		switch {
-		case cluster.addOn == nil && !lookup.Installable(s.clusters[selected.Name]):
+		case !cluster.hasAddOn() && !lookup.Installable(s.clusters[selected.Name]):
 			continue // it will not be installed there
-		case cluster.addOn != nil && !cluster.addOn.DeletionTimestamp.IsZero():
-			continue // it is being deleted
+		case cluster.missing, cluster.addOn != nil && !cluster.hasAddOn():
+			selected.State = rollout.Absent
 		case cluster.keepsConfigs():
 			selected.State = rollout.Skip
 		default:
-			selected.State, selected.Since = stateOf(cluster.addOn, cluster.desired, s.now)
+			selected.State, selected.Since = stateOf(cluster.addOn, cluster.desired)
 		}
-		if cluster.addOn != nil {
+		if cluster.hasAddOn() {
 			r.configured++
 		}
-		if cluster.problem != nil && !slices.Contains(r.problems, cluster.problem.Error()) {
-			r.problems = append(r.problems, cluster.problem.Error())
+		if why := cluster.held(); why != "" && !slices.Contains(r.problems, why) {
+			r.problems = append(r.problems, why)
 		}
 		clusters = append(clusters, selected)
 	}
@@ -233,13 +248,31 @@ func (s *snapshot) decideFor(r *placementRollout) {
 		Strategy: r.RolloutStrategy, DefaultMaxConcurrency: r.ClustersPerDecisionGroup, Clusters: clusters, Now: s.now,
 	})
 	for _, planned := range r.plan.Clusters {
-		s.states[planned.Name].phase = planned.Phase
+		cluster := s.states[planned.Name]
+		cluster.phase = planned.Phase
+		switch {
+		case cluster.missing && cluster.phase == rollout.Skipped:
+			r.missing = append(r.missing, planned.Name)
+		case cluster.missing:
+			r.awaited = append(r.awaited, planned.Name)
+		}
 	}
 	s.requeueBy(r.plan.Next)
 }
 
+// hasAddOn reports whether the cluster has the add-on, and is to have it any longer.
+func (c *clusterState) hasAddOn() bool { return c.addOn != nil && c.addOn.DeletionTimestamp.IsZero() }
+
 // keepsConfigs reports whether the cluster keeps its configurations.
 func (c *clusterState) keepsConfigs() bool { return c.problem != nil || c.kept }
+
+// held returns why the cluster does not get its desired configurations, if it is not for the rollout that it waits.
+func (c *clusterState) held() string {
+	if c.problem != nil {
+		return c.problem.Error()
+	}
+	return c.undecided
+}
 
 // requeueBy makes the add-on due at that time at the latest.
 func (s *snapshot) requeueBy(then time.Time) {

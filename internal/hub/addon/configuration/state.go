@@ -2,6 +2,9 @@ package configuration
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,27 +17,46 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf returns the rollout state of a cluster for the desired configurations, and since when it has been in it.
-func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
+// stateOf returns the rollout state of a cluster for the desired configurations, and since when it has been in it. One on which the rollout
+// of the same configurations has succeeded stays a success, and holds up nobody. Others that fall ill after they were applied are
+// Progressing or Failed, and have the whole deadline from then on. Without configurations, none has to wait for a manager.
+func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.ConfigReference) (rollout.State, time.Time) {
 	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, desired) {
 		return rollout.ToApply, time.Time{}
 	}
 	progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
-	since := addOn.CreationTimestamp.Time
+	since, reason := addOn.CreationTimestamp.Time, fleet.ReasonCompleted
 	if progressing != nil {
-		since = progressing.LastTransitionTime.Time
+		since, reason = progressing.LastTransitionTime.Time, progressing.Reason
 	}
+	applied := progress.IsApplied(addOn)
 	switch {
-	case !progress.IsApplied(addOn) && progressing != nil && progressing.Reason == fleet.ReasonFailed:
-		return rollout.Failed, since
-	case !progress.IsApplied(addOn):
-		return rollout.Progressing, since
-	case progressing != nil && !progress.IsDone(addOn):
-		// It has degraded; when it has recovered, its soak time starts again.
-		return rollout.Succeeded, now
-	default:
+	case applied && isProven(addOn, desired):
+		return rollout.Succeeded, time.Time{}
+	case applied && (progressing == nil || progress.IsDone(addOn)):
 		return rollout.Succeeded, since
+	case len(desired) == 0 && reason == fleet.ReasonWaitingForManifestApplied:
+		return rollout.Succeeded, time.Time{}
+	case reason == fleet.ReasonFailed:
+		return rollout.Failed, since
+	default:
+		return rollout.Progressing, since
 	}
+}
+
+// isProven reports whether a rollout of the configurations has succeeded on the cluster of the add-on, which has not had others since.
+func isProven(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.ConfigReference) bool {
+	return addOn.Annotations[fleet.AnnotationRolledOut] == digest(desired)
+}
+
+// digest identifies configurations and their states, as the value of AnnotationRolledOut.
+func digest(references []addonv1beta1.ConfigReference) string {
+	hash := sha256.New()
+	for _, reference := range references {
+		fmt.Fprintf(hash, "%s %s\n", config.Key(reference.ConfigGroupResource, reference.DesiredConfig.ConfigReferent),
+			reference.DesiredConfig.SpecHash)
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // hasDesired reports whether the references are to the desired configurations, in their desired states.

@@ -1,6 +1,7 @@
 package configuration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,53 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// write writes the add-ons on many clusters at once. An error for one cluster does not delay the others; write returns the first one.
+// write writes the desired references and the condition about them.
 func (c *Controller) write(ctx context.Context, s *snapshot) error {
+	return s.forEachAddOn(func(cluster *clusterState) error {
+		after, condition := cluster.after()
+		if after == nil {
+			return nil
+		}
+		return c.writeOne(ctx, s, cluster, after, condition)
+	})
+}
+
+// recordSuccess notes on the add-ons with which configurations a rollout has succeeded there: what becomes of them later is no failure of
+// it.
+func (c *Controller) recordSuccess(ctx context.Context, s *snapshot) error {
+	return s.forEachAddOn(func(cluster *clusterState) error {
+		if !cluster.succeeds() {
+			return nil
+		}
+		after := cluster.addOn.DeepCopy()
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, fleet.AnnotationRolledOut, digest(cluster.desired))
+		_, err := patch.Object(ctx, c.client, after, cluster.addOn)
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// succeeds reports whether the cluster has, and is done with, its desired configurations: with those that a rollout gave it, or that it got
+// at once because no placement selects it.
+func (c *clusterState) succeeds() bool {
+	return c.phase == rollout.Done ||
+		c.placement == nil && progress.IsDone(c.addOn) && hasDesired(c.addOn.Status.ConfigReferences, c.desired)
+}
+
+// withdrawSuccess takes off the note of an earlier success with the configurations that the add-on is to get back: it has had others since.
+func (c *Controller) withdrawSuccess(ctx context.Context, cluster *clusterState, after *addonv1beta1.ManagedClusterAddOn) error {
+	unproven := cluster.addOn.DeepCopy()
+	delete(unproven.Annotations, fleet.AnnotationRolledOut)
+	if _, err := patch.Object(ctx, c.client, unproven, cluster.addOn); err != nil {
+		return err
+	}
+	cluster.addOn = unproven
+	after.Annotations, after.ResourceVersion = unproven.Annotations, unproven.ResourceVersion
+	return nil
+}
+
+// forEachAddOn writes the add-ons of many clusters at once, except those that are being deleted. An error for one does not delay the
+// others; it returns the first one.
+func (s *snapshot) forEachAddOn(write func(*clusterState) error) error {
 	var mu sync.Mutex
 	var first error
 	var group errgroup.Group
@@ -34,12 +80,8 @@ func (c *Controller) write(ctx context.Context, s *snapshot) error {
 		if cluster.addOn == nil || !cluster.addOn.DeletionTimestamp.IsZero() {
 			continue
 		}
-		after, condition := cluster.after()
-		if after == nil {
-			continue
-		}
 		group.Go(func() error {
-			err := c.writeOne(ctx, s, cluster, after, condition)
+			err := write(cluster)
 			mu.Lock()
 			defer mu.Unlock()
 			if first == nil {
@@ -93,7 +135,8 @@ func generationsSeen(have, desired []addonv1beta1.ConfigReference) bool {
 	return true
 }
 
-// configured returns the condition that reports whether the add-on has its desired configurations.
+// configured returns the condition that reports whether the add-on has its desired configurations. While it is not decided which these are,
+// those that it has count: managers stop deploying an add-on, and forget what runs before its deletion, if the condition is False.
 func (c *clusterState) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{
@@ -108,11 +151,11 @@ func (c *clusterState) configured(references []addonv1beta1.ConfigReference) met
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",
 			c.addOn.Name))
 	case slices.ContainsFunc(references, config.IsPending):
-		return no("The configurations are not known yet")
+		return no(cmp.Or(c.undecided, "The configurations are not known yet"))
 	default:
 		return metav1.Condition{
 			Type: fleet.ConditionConfigured, Status: metav1.ConditionTrue, Reason: fleet.ReasonConfigurationsConfigured,
-			Message: "Configurations configured",
+			Message: cmp.Or(c.undecided, "Configurations configured"),
 		}
 	}
 }
@@ -122,6 +165,11 @@ func (c *Controller) writeOne(
 	ctx context.Context, s *snapshot, cluster *clusterState, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
 ) error {
 	starts := cluster.phase.GetsChange() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
+	if starts && isProven(after, after.Status.ConfigReferences) {
+		if err := c.withdrawSuccess(ctx, cluster, after); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
 	progress.Set(after, condition, s.now)
 	works, err := lookup.Works(ctx, c.client, after)
 	if err != nil {

@@ -161,7 +161,7 @@ func (c *Controller) leaving(
 		selected := lookup.Decisive(placements)
 		for cluster, addOn := range installed {
 			ours := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy
-			if ours && selected[cluster] == nil && addOn.DeletionTimestamp.IsZero() {
+			if ours && selected[cluster] == nil && addOn.DeletionTimestamp.IsZero() && !lookup.Keeps(placements, cluster) {
 				absent[cluster] = true
 			}
 		}

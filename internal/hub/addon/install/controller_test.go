@@ -314,3 +314,35 @@ func TestForgedDecisionInstallsNothing(t *testing.T) {
 	h.reconcile(t)
 	h.wantInstalled(t, "unbound", "")
 }
+
+// A cluster from a backup without status keeps its add-ons until the hub has accepted it again.
+func TestRestoredClusterKeepsAddOns(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, cluster("c1", func(c *clusterv1.ManagedCluster) {
+		c.Spec.HubAcceptsClient, c.Labels = true, map[string]string{fleet.LabelClusterSet: "mine"}
+	}), &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
+		&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}})
+	h.Controller = New(h.WithWatch, events.NewFakeRecorder(100), Options{Clock: h.clock})
+	h.decide(t, "c1")
+	h.reconcile(t)
+	for _, test := range []struct {
+		when, want string
+		edit       func(*clusterv1.ManagedCluster)
+	}{
+		{"restored", "c1", func(c *clusterv1.ManagedCluster) { c.Status.Conditions = nil }},
+		{"denied", "", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = false }},
+	} {
+		c := &clusterv1.ManagedCluster{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "c1"}, c); err != nil {
+			t.Fatal(err)
+		}
+		test.edit(c)
+		if err := h.Update(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		h.reconcile(t)
+		h.clock.Step(2 * time.Second)
+		h.reconcile(t)
+		h.wantInstalled(t, test.when, test.want)
+	}
+}

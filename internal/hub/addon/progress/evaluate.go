@@ -39,7 +39,8 @@ func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condi
 
 func conditionOfWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	conditions := addOn.Status.Conditions
-	if meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied) == nil {
+	deployed := meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied)
+	if deployed == nil {
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied,
 			"waiting for the condition ManifestApplied: the manager of the add-on has not deployed it"), false
 	}
@@ -49,6 +50,9 @@ func conditionOfWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Ma
 	}
 	if fleet.IsBuiltIn(addOn) {
 		return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed: the agent of the cluster has the add-on built in"), true
+	}
+	if len(works) == 0 && isNothing(deployed, addOn) {
+		return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed: the cluster is to have nothing of the add-on"), true
 	}
 	if len(works) == 0 {
 		return is(metav1.ConditionTrue, fleet.ReasonProgressing, "no addon works"), false
@@ -69,6 +73,12 @@ func conditionOfWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Ma
 		}
 	}
 	return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed with no errors"), true
+}
+
+// isNothing reports whether the manager of an add-on says that the cluster is to have nothing of it with the desired configurations.
+// Managers of the add-on framework do not say so.
+func isNothing(deployed *metav1.Condition, addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return deployed.Reason == fleet.ReasonAddOnNothingToApply && config.NothingMadeOf(deployed.Message, addOn.Status.ConfigReferences)
 }
 
 // isHosted reports whether the agent of the add-on runs on a hosting cluster. The annotation alone does not show it: it is copied from the

@@ -8,6 +8,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -76,6 +77,12 @@ func TestEvaluate(t *testing.T) {
 	supports := func(addOn *addonv1beta1.ManagedClusterAddOn) {
 		addOn.Status.SupportedConfigs = []addonv1beta1.ConfigGroupResource{things}
 	}
+	nothingOf := func(hash string) func(*addonv1beta1.ManagedClusterAddOn) {
+		return func(addOn *addonv1beta1.ManagedClusterAddOn) {
+			addOn.Status.Conditions[0] = metav1.Condition{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue,
+				Reason: fleet.ReasonAddOnNothingToApply, Message: config.NothingMessage(`{"things.example.com/ns/one":"` + hash + `"}`)}
+		}
+	}
 	ready := made("h", 2, "+Applied", "+Available")
 	for name, test := range map[string]struct {
 		addOn   *addonv1beta1.ManagedClusterAddOn
@@ -89,11 +96,17 @@ func TestEvaluate(t *testing.T) {
 			false},
 		"not deployed there": {installed(hosted, knowsHosts), []workv1.ManifestWork{ready}, "False", "WaitingForHostingManifestApplied", "",
 			false},
-		"deployed there":   {installed(hosted, knowsHosts, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"knows no hosting": {installed(hosted), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"hosted before":    {installed(knowsHosts), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
-		"no works":         {installed(), nil, "True", "Progressing", "no addon works", false},
-		"ready":            {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
+		"deployed there":          {installed(hosted, knowsHosts, deployedThere), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"knows no hosting":        {installed(hosted), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"hosted before":           {installed(knowsHosts), []workv1.ManifestWork{ready}, "False", "Completed", "", true},
+		"no works":                {installed(), nil, "True", "Progressing", "no addon works", false},
+		"nothing is to be there":  {installed(nothingOf("h")), nil, "False", "Completed", "is to have nothing", true},
+		"nothing was to be there": {installed(nothingOf("g")), nil, "True", "Progressing", "no addon works", false},
+		"nothing is to be there, but still is": {installed(nothingOf("h")), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")},
+			"True", "Progressing", "mismatch", false},
+		"nothing is to be there, not known of the host": {installed(nothingOf("h"), hosted, knowsHosts), nil, "False",
+			"WaitingForHostingManifestApplied", "", false},
+		"ready": {installed(), []workv1.ManifestWork{ready}, "False", "Completed", "completed", true},
 		"another state": {installed(), []workv1.ManifestWork{made("g", 2, "+Applied", "+Available")}, "True", "Progressing",
 			"mca and work configs mismatch", false},
 		"one of two": {installed(), []workv1.ManifestWork{ready, made("g", 2, "+Applied", "+Available")}, "True", "Progressing",

@@ -14,11 +14,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Record sets the status that follows from the works of an add-on: the condition Progressing, and what is applied. The status of the
-// condition is False in most cases, so its time also changes when the add-on becomes done or stops being done: the soak time of a
-// rollout starts then.
+// Record sets the status that follows from the works of an add-on: the condition Progressing, and what is applied. The time of the
+// condition is when the add-on became done or stopped being done, whatever its status says: the soak time of a rollout and the deadline
+// of a cluster count from there, and works that alternate between failed and not ready do not put the deadline off.
 func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
-	wasDone := IsDone(addOn)
+	wasDone, since := IsDone(addOn), metav1.NewTime(now)
+	if before := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing); before != nil {
+		since = before.LastTransitionTime
+	}
 	condition, applied := Evaluate(addOn, works)
 	Set(addOn, condition, now)
 	if applied {
@@ -27,8 +30,9 @@ func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork
 		}
 	}
 	if IsDone(addOn) != wasDone {
-		meta.FindStatusCondition(addOn.Status.Conditions, condition.Type).LastTransitionTime = metav1.NewTime(now)
+		since = metav1.NewTime(now)
 	}
+	meta.FindStatusCondition(addOn.Status.Conditions, condition.Type).LastTransitionTime = since
 }
 
 // Set sets a condition in the status of an add-on.

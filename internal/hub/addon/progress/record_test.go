@@ -31,8 +31,11 @@ func TestTimeOfProgress(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"failed meanwhile": {{deploy, ready, "Completed", 0}, {nil, ready, "Completed", 0}, {nil, failed, "Failed", 2},
 			{nil, failed, "Failed", 2}, {nil, ready, "Completed", 4}},
-		"sick meanwhile": {{deploy, ready, "Completed", 0}, {nil, sick, "Progressing", 1}, {nil, failed, "Failed", 2},
+		"sick meanwhile": {{deploy, ready, "Completed", 0}, {nil, sick, "Progressing", 1}, {nil, failed, "Failed", 1},
 			{nil, ready, "Completed", 3}},
+		"never done": {{deploy, sick, "Progressing", 0}, {nil, failed, "Failed", 0}, {nil, sick, "Progressing", 0},
+			{nil, failed, "Failed", 0}, {nil, ready, "Completed", 4}},
+		"deployed late": {{nil, sick, "WaitingForManifestApplied", 0}, {deploy, sick, "Progressing", 0}, {nil, failed, "Failed", 0}},
 		"waited first": {{nil, ready, "WaitingForManifestApplied", 0}, {nil, ready, "WaitingForManifestApplied", 0},
 			{deploy, ready, "Completed", 2}},
 		"unsupported": {

@@ -16,8 +16,8 @@ import (
 )
 
 // registrations returns the registrations in the template. While the rollout of the template has not reached the cluster, they stay as
-// they were: the agent must be able to renew its credentials, however long that takes. Certificates for a signer that the template no
-// longer declares cannot be renewed, because only the template names the CA.
+// they were: the agent must be able to renew its credentials, however long that takes. Certificates for a signer or a subject that the
+// template no longer declares cannot be renewed: only the template names the CA, and others may write the status.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
 	existing := installation.AddOn.Status.Registrations

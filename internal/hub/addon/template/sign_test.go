@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
 // authority is a CA as a Secret with the name hello-ca.
@@ -62,7 +64,7 @@ func request(t *testing.T, signer, user string, groups ...string) *certificatesv
 	}}
 }
 
-// AM-35, A2: what the template declares is signed with its CA, and nothing else.
+// AM-35, A2: what the template declares is signed with its CA, and nothing else, whatever the status says that the agent registers with.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	const signer, user = "example.com/hello", "hello-user"
@@ -79,6 +81,8 @@ func TestSign(t *testing.T) {
 			secret: authority(t, "hello", corev1.SecretTypeTLS)},
 		{name: "before the rollout has reached the cluster", present: strings.ReplaceAll(templateV1, "agent:v1", "agent:v2"),
 			request: request(t, signer, user, groups...)},
+		{name: "before the rollout of another subject", present: strings.ReplaceAll(templateV1, "user: hello-user", "user: later"),
+			request: request(t, signer, user, groups...), refused: "is not the one that it declares"},
 		{name: "another user", request: request(t, signer, "admin", groups...), refused: `AddOnTemplate hello-v1: the subject "CN=admin,`},
 		{name: "another group", request: request(t, signer, user, "system:masters"),
 			refused: `is not the one that it declares for the signer "example.com/hello"`},
@@ -106,7 +110,10 @@ func TestSign(t *testing.T) {
 				secret = authority(t, "open-cluster-management-hub", corev1.SecretTypeTLS)
 			}
 			c := hub([]string{present}, secret)
-			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installed(desired),
+			installation := installed(desired)
+			installation.AddOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.CustomSigner,
+				CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: signer, Subject: addonv1beta1.Subject{User: user, Groups: groups}}}}
+			issued, err := (&agent{Catalogue: NewCatalogue(c, c, &events.FakeRecorder{}), name: "hello"}).sign(t.Context(), installation,
 				test.request)
 			if test.refused != "" {
 				if err == nil || issued != nil || !strings.Contains(err.Error(), test.refused) {
