@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,13 +28,14 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
 const (
 	workers = 5
-	// retryInterval is when what blocks a registration is checked again, as not all of it is watched.
+	// retryInterval is when what blocks a registration, and what is copied, is read again, as not all of it is watched.
 	retryInterval = time.Minute
 
 	kindPlacement = "Placement"
@@ -98,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(err, c.report(ctx, g, r)); err != nil {
 		return ctrl.Result{}, err
 	}
-	if !r.successful() {
+	if !r.successful() || r.copies {
 		wait = retry.Soonest(wait, retryInterval)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
@@ -184,7 +184,7 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	if err != nil {
 		return nil, err
 	}
-	if !selected.Decided(placement, decisions) {
+	if !decided.All(placement, decisions) {
 		r.placement = obstacle(reasonPlacementNotDecided, "Placement %s has not been decided on yet; its conditions say why, if that lasts", key)
 		return nil, nil
 	}
@@ -193,7 +193,11 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(r.passedOver, passedOver)
+		for cluster, reason := range passedOver {
+			if r.passedOver[cluster] == "" || !passedOver.Keeps(cluster) {
+				r.passedOver[cluster] = reason
+			}
+		}
 	}
 	for _, cluster := range rollout.Selected(decisions) {
 		if r.passedOver[cluster.Name] == "" {

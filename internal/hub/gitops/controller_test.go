@@ -96,8 +96,8 @@ func bound(namespace string) *clusterv1beta2.ManagedClusterSetBinding {
 	return b
 }
 
-// decided has the decisions of Placement web in a namespace.
-func decided(namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
+// decision has the decisions of Placement web in a namespace.
+func decision(namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
 	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-decision-1",
 		Labels: map[string]string{fleet.LabelPlacement: "web"}}}
 	d.Status.Decisions = []clusterv1beta1.ClusterDecision{}
@@ -110,10 +110,10 @@ func decided(namespace string, clusters ...string) *clusterv1beta1.PlacementDeci
 // decide changes the decisions in the namespace of the Argo CD.
 func (f *fixture) decide(clusters ...string) error {
 	d := &clusterv1beta1.PlacementDecision{}
-	if err := f.Get(f.Context(), client.ObjectKeyFromObject(decided(argo)), d); err != nil {
+	if err := f.Get(f.Context(), client.ObjectKeyFromObject(decision(argo)), d); err != nil {
 		return err
 	}
-	d.Status = decided(argo, clusters...).Status
+	d.Status = decision(argo, clusters...).Status
 	return f.Update(f.Context(), d)
 }
 
@@ -235,7 +235,7 @@ func TestSecretOfCluster(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, slices.Concat(member("c1", map[string]string{"region": "eu", "app.kubernetes.io/instance": "fleet",
 		"argocd.argoproj.io/instance": "fleet", fleet.LabelArgoClusterName: "forged"}),
-		[]client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+		[]client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
 	g := f.reconcile(argo)
 	secret := f.secret("c1-argo-cluster-secret")
 	wantLabels := map[string]string{fleet.LabelClusterSet: "s", "region": "eu", "argocd.argoproj.io/secret-type": "cluster",
@@ -322,7 +322,7 @@ func TestSources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := setUp(t, append(test.objects, decided(argo, "c1"), test.g)...)
+			f := setUp(t, append(test.objects, decision(argo, "c1"), test.g)...)
 			g := f.reconcile(argo)
 			if test.secret == "" {
 				f.expectSecrets()
@@ -361,9 +361,8 @@ func TestCopies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
-				Data: map[string][]byte{"server": []byte("https://c1"), "config": []byte("{}")}}
-			f := setUp(t, append(member("c1", nil), source, decided(argo, "c1"), gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
+			source := copied("https://c1")
+			f := setUp(t, append(member("c1", nil), source, decision(argo, "c1"), gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
 				g.Spec.ManagedServiceAccountRef = ""
 			}))...)
 			f.reconcile(argo)
@@ -387,10 +386,101 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// withCopy is a hub with one cluster, which is registered by a copy.
+func withCopy(t *testing.T) *fixture {
+	t.Helper()
+	g := gitOps(argo, func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "" })
+	f := setUp(t, append(member("c1", nil), copied("https://copied"), decision(argo, "c1"), g)...)
+	result, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(g)})
+	if err != nil || result.RequeueAfter != time.Minute {
+		t.Errorf("it is due again after %s: %v", result.RequeueAfter, err)
+	}
+	return f
+}
+
+// copied is what is copied for the cluster.
+func copied(server string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
+		Data: map[string][]byte{"server": []byte(server), "config": []byte("{}")}}
+}
+
+// AR-03: a copy follows its source, which is not watched, and does not outlast it for long.
+func TestCopiesFollowTheirSource(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*fixture, *corev1.Secret) error
+		left   []string // at once
+		server string
+		later  []string // after ten minutes
+	}{
+		"nothing": {func(*fixture, *corev1.Secret) error { return nil }, []string{"c1-cluster-secret"}, "https://copied",
+			[]string{"c1-cluster-secret"}},
+		"the content": {func(f *fixture, source *corev1.Secret) error {
+			source.Data["server"] = []byte("https://moved")
+			return f.Update(f.Context(), source)
+		}, []string{"c1-cluster-secret"}, "https://moved", []string{"c1-cluster-secret"}},
+		"no content": {func(f *fixture, source *corev1.Secret) error {
+			source.Data = nil
+			return f.Update(f.Context(), source)
+		}, []string{"c1-cluster-secret"}, "https://copied", nil},
+		"a content that is refused": {func(f *fixture, source *corev1.Secret) error {
+			source.Data["server"] = []byte("https://kubernetes.default.svc")
+			return f.Update(f.Context(), source)
+		}, nil, "", nil},
+		"no source": {func(f *fixture, source *corev1.Secret) error { return f.Delete(f.Context(), source) },
+			[]string{"c1-cluster-secret"}, "https://copied", nil},
+		"no source, and another account": {func(f *fixture, source *corev1.Secret) error {
+			return errors.Join(f.Delete(f.Context(), source), f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+				[]byte(`{"spec":{"managedServiceAccountRef":"other"}}`))))
+		}, nil, "", nil},
+		"no source, but an account": {func(f *fixture, source *corev1.Secret) error {
+			return errors.Join(f.Create(f.Context(), token("c1", "application-manager")), f.Delete(f.Context(), source))
+		}, []string{"c1-application-manager-cluster-secret"}, "https://hub.example.com/c1",
+			[]string{"c1-application-manager-cluster-secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := withCopy(t)
+			f.apply(test.change(f, f.sourceOf("c1")))
+			f.reconcile(argo)
+			f.expectSecrets(test.left...)
+			for _, left := range test.left {
+				if server := string(f.secret(left).Data["server"]); server != test.server {
+					t.Errorf("the server is %s, want %s", server, test.server)
+				}
+			}
+			f.clock.Step(retentionLimit - 4*debounce.Delay)
+			f.reconcile(argo)
+			f.expectSecrets(test.left...)
+			f.reconcile(argo)
+			f.expectSecrets(test.later...)
+		})
+	}
+}
+
+// AR-03: an Argo CD does not lose a cluster when what is copied is deleted and made again, as rotations do, however often.
+func TestSourceThatComesBack(t *testing.T) {
+	t.Parallel()
+	f := withCopy(t)
+	for _, server := range []string{"https://first", "https://second"} {
+		f.apply(f.Delete(f.Context(), f.sourceOf("c1")))
+		f.reconcile(argo)
+		f.clock.Step(retentionLimit - time.Minute)
+		f.reconcile(argo)
+		f.expectSecrets("c1-cluster-secret")
+		f.apply(f.Create(f.Context(), copied(server)))
+		f.reconcile(argo)
+		f.expectSecrets("c1-cluster-secret")
+		if got := string(f.secret("c1-cluster-secret").Data["server"]); got != server {
+			t.Errorf("the server is %s, want %s", got, server)
+		}
+	}
+}
+
 // AR-03: the name by which Argo CD knows its own cluster is not given to another one.
 func TestNameOfHub(t *testing.T) {
 	t.Parallel()
-	f := setUp(t, append(member("in-cluster", nil), decided(argo, "in-cluster"), gitOps(argo), token("in-cluster", "argo"))...)
+	f := setUp(t, append(member("in-cluster", nil), decision(argo, "in-cluster"), gitOps(argo), token("in-cluster", "argo"))...)
 	expectFailure(t, f.reconcile(argo), "SecretOfAnother", "in-cluster")
 	f.expectSecrets()
 }
@@ -425,7 +515,7 @@ func TestSecretsOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"),
+			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo"),
 				secret.DeepCopy()})...)
 			g := f.reconcile(argo)
 			f.expectSecrets(secret.Name)
@@ -443,20 +533,20 @@ func TestSecretsOfOthers(t *testing.T) {
 		})
 	}
 	// One that comes later has the cluster, too.
-	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
 	f.reconcile(argo)
 	f.apply(f.Create(t.Context(), clusterSecret("mine", "c1", "https://x")))
 	f.reconcile(argo)
 	f.expectSecrets("mine")
 	// One of another cluster is in nobody's way.
-	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"),
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo"),
 		clusterSecret("mine", "c2", "https://c2")})...)
 	f.reconcile(argo)
 	f.expectSecrets("c1-argo-cluster-secret", "mine")
 	// One that Open Cluster Management has made for the cluster is taken over.
 	left := clusterSecret("c1-argo-cluster-secret", "c1", "https://old")
 	left.Labels[fleet.LabelArgoImported], left.Labels[fleet.LabelArgoClusterName] = fleet.LabelTrue, "c1"
-	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"), left})...)
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo"), left})...)
 	if g := f.reconcile(argo); g.Status.Phase != "successful" || string(f.secret(left.Name).Data["server"]) != "https://hub.example.com/c1" {
 		t.Errorf("the status is %+v", g.Status)
 	}
@@ -493,7 +583,7 @@ func TestOrphans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := setUp(t, slices.Concat(member("c1", nil), member("c2", nil), []client.Object{decided(argo, "c1", "c2"), gitOps(argo),
+			f := setUp(t, slices.Concat(member("c1", nil), member("c2", nil), []client.Object{decision(argo, "c1", "c2"), gitOps(argo),
 				token("c1", "argo"), token("c2", "argo"), clusterSecret("mine", "x", "https://x")})...)
 			f.reconcile(argo)
 			f.expectSecrets("c1-argo-cluster-secret", "c2-argo-cluster-secret", "mine")
@@ -510,7 +600,7 @@ func TestCopyGoes(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
 		Data: map[string][]byte{"server": []byte("https://copied"), "config": []byte("{}")}}
 	unnamed := gitOps(argo, func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "" })
-	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), unnamed, source})...)
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), unnamed, source})...)
 	f.reconcile(argo)
 	f.expectSecrets("c1-cluster-secret")
 	f.apply(f.Patch(t.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
@@ -522,7 +612,7 @@ func TestCopyGoes(t *testing.T) {
 // AR-03: a cluster that is in no decision for a moment keeps its Secret.
 func TestDecisionThatMoves(t *testing.T) {
 	t.Parallel()
-	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
 	f.reconcile(argo)
 	f.apply(f.decide())
 	result, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(gitOps(argo))})
@@ -532,27 +622,44 @@ func TestDecisionThatMoves(t *testing.T) {
 	f.expectSecrets("c1-argo-cluster-secret")
 }
 
+// AR-03: a cluster from a backup without status keeps its Secret until the hub has accepted it again, whether the Placement is decided or
+// not.
+func TestRestoredClusterKeepsItsSecret(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f.reconcile(argo)
+	cluster := &clusterv1.ManagedCluster{}
+	f.apply(f.Get(t.Context(), client.ObjectKey{Name: "c1"}, cluster))
+	cluster.Status.Conditions = nil
+	f.apply(f.Update(t.Context(), cluster))
+	f.reconcile(argo)
+	f.expectSecrets("c1-argo-cluster-secret")
+	f.apply(f.Delete(t.Context(), decision(argo)))
+	f.reconcile(argo)
+	f.expectSecrets("c1-argo-cluster-secret")
+}
+
 // AR-02 AR-03: until the Placement has decided, the status says so, and what is registered stays. An empty choice is one.
 func TestPlacementHasNotDecided(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{gitOps(argo), token("c1", "argo")})...)
 	expectFailure(t, f.reconcile(argo), "PlacementNotDecided", "Placement argocd/web")
-	f.apply(f.Create(t.Context(), decided(argo, "c1")))
+	f.apply(f.Create(t.Context(), decision(argo, "c1")))
 	f.reconcile(argo)
 	f.expectSecrets("c1-argo-cluster-secret")
-	f.apply(f.Delete(t.Context(), decided(argo)))
+	f.apply(f.Delete(t.Context(), decision(argo)))
 	expectFailure(t, f.reconcile(argo), "PlacementNotDecided")
 	f.expectSecrets("c1-argo-cluster-secret")
-	unwritten := decided(argo)
+	unwritten := decision(argo)
 	unwritten.Status = clusterv1beta1.PlacementDecisionStatus{}
 	f.apply(f.Create(t.Context(), unwritten))
 	expectFailure(t, f.reconcile(argo), "PlacementNotDecided")
 	f.expectSecrets("c1-argo-cluster-secret")
-	f.apply(f.Delete(t.Context(), decided(argo)))
+	f.apply(f.Delete(t.Context(), decision(argo)))
 	f.apply(f.Delete(t.Context(), bound(argo)))
 	f.reconcile(argo)
 	f.expectSecrets() // what is taken away is not kept
-	f.apply(f.Create(t.Context(), decided(argo)))
+	f.apply(f.Create(t.Context(), decision(argo)))
 	if g := f.reconcile(argo); g.Status.Phase != "successful" {
 		t.Errorf("when the Placement selects no cluster, the status is %+v", g.Status)
 	}
@@ -578,13 +685,13 @@ func TestNothingIsRegistered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), bound("x"), test.g, token("c1", "argo")})...)
+			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), bound("x"), test.g, token("c1", "argo")})...)
 			g := f.reconcile(argo)
 			f.expectSecrets()
 			expectFailure(t, g, test.want...)
 		})
 	}
-	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
 	f.c.c.Live = withoutServices{f.c.c.Live}
 	if g := f.reconcile(argo); g.Status.Phase != "successful" {
 		t.Errorf("where there are no Services, the status is %+v", g.Status)
@@ -593,7 +700,7 @@ func TestNothingIsRegistered(t *testing.T) {
 		g.Annotations = map[string]string{"skipArgoNamespaceVerify": "true"}
 		g.Spec.ArgoServer.ArgoNamespace = "x"
 	})
-	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), bound("x"), skipped, token("c1", "argo")})...)
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decision(argo, "c1"), bound("x"), skipped, token("c1", "argo")})...)
 	if g := f.reconcile(argo); g.Status.Phase != "successful" {
 		t.Errorf("without a look for Argo CD, the status is %+v", g.Status)
 	}
@@ -624,7 +731,7 @@ func TestBoundSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			objects := slices.Concat(member("c1", nil), []client.Object{decided("dev", "c1"), gitOps("dev"), placement.DeepCopy(),
+			objects := slices.Concat(member("c1", nil), []client.Object{decision("dev", "c1"), gitOps("dev"), placement.DeepCopy(),
 				token("c1", "argo")})
 			for _, namespace := range test.namespaces {
 				objects = append(objects, bound(namespace))
@@ -654,7 +761,7 @@ func TestTwoForOneArgo(t *testing.T) {
 			t.Parallel()
 			other := gitOps("dev", func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = second })
 			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
-			objects := []client.Object{decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), other, placement, bound("dev"), token("c1", "argo")}
+			objects := []client.Object{decision(argo, "c1"), decision("dev", "c1"), gitOps(argo), other, placement, bound("dev"), token("c1", "argo")}
 			if second != "argo" {
 				objects = append(objects, token("c1", second))
 			}
@@ -716,7 +823,7 @@ func TestChangeOfOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
-			f := setUp(t, append(member("c1", nil), decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), gitOps("dev"), placement,
+			f := setUp(t, append(member("c1", nil), decision(argo, "c1"), decision("dev", "c1"), gitOps(argo), gitOps("dev"), placement,
 				bound("dev"), token("c1", "argo"))...)
 			f.reconcile(argo)
 			f.reconcile("dev")
@@ -767,7 +874,7 @@ func TestTwoAtOnce(t *testing.T) {
 			t.Parallel()
 			other := gitOps("dev", func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "other" })
 			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
-			f := setUp(t, append(member("c1", nil), decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), other, placement, bound("dev"),
+			f := setUp(t, append(member("c1", nil), decision(argo, "c1"), decision("dev", "c1"), gitOps(argo), other, placement, bound("dev"),
 				token("c1", "argo"), token("c1", "other"), made("c1-argo-cluster-secret", argo+"/clusters", test.ofArgo),
 				made("c1-other-cluster-secret", "dev/clusters", test.ofDev))...)
 			for range 2 {
@@ -804,7 +911,7 @@ func TestSameServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			objects := slices.Concat(test.secrets, []client.Object{decided(argo, "c1", "c2"), gitOps(argo)})
+			objects := slices.Concat(test.secrets, []client.Object{decision(argo, "c1", "c2"), gitOps(argo)})
 			for _, name := range []string{"c1", "c2"} {
 				cluster, ok := member(name, nil)[0].(*clusterv1.ManagedCluster) // without a tunnel
 				if !ok {
@@ -839,15 +946,15 @@ func TestNoGenerator(t *testing.T) {
 		made   int
 		want   string
 	}{
-		"no cluster is selected":       {objects: []client.Object{decided(argo)}},
-		"no cluster can be registered": {objects: append(member("c1", nil), decided(argo, "c1")), want: "ClustersRegistered CredentialNotFound"},
-		"no set is bound there": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")),
+		"no cluster is selected":       {objects: []client.Object{decision(argo)}},
+		"no cluster can be registered": {objects: append(member("c1", nil), decision(argo, "c1")), want: "ClustersRegistered CredentialNotFound"},
+		"no set is bound there": {objects: append(member("c1", nil), decision(argo, "c1"), token("c1", "argo")),
 			change: func(g *appsv1beta1.GitOpsCluster) {
 				g.Spec.ArgoServer.ArgoNamespace = "kube-system"
 				g.Annotations = map[string]string{fleet.AnnotationSkipArgoVerify: fleet.LabelTrue}
 			}},
-		"a cluster is registered": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")), made: 3},
-		"the Role is refused": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")), refuse: "Role", made: 2,
+		"a cluster is registered": {objects: append(member("c1", nil), decision(argo, "c1"), token("c1", "argo")), made: 3},
+		"the Role is refused": {objects: append(member("c1", nil), decision(argo, "c1"), token("c1", "argo")), refuse: "Role", made: 2,
 			want: reason},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -898,7 +1005,7 @@ func (r refusing) Create(ctx context.Context, o client.Object, opts ...client.Cr
 func TestGenerator(t *testing.T) {
 	t.Parallel()
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "acm-placement"}, Data: map[string]string{"kind": "own"}}
-	f := setUp(t, append(member("c1", nil), token("c1", "argo"), decided(argo, "c1"), gitOps(argo), own)...)
+	f := setUp(t, append(member("c1", nil), token("c1", "argo"), decision(argo, "c1"), gitOps(argo), own)...)
 	f.reconcile(argo)
 	config := &corev1.ConfigMap{}
 	f.apply(f.Get(t.Context(), client.ObjectKey{Namespace: argo, Name: "acm-placement"}, config))

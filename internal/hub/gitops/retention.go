@@ -28,7 +28,8 @@ import (
 
 const (
 	// retentionLimit is how long the Secret of a cluster that is no longer selected is retained while the Argo CD has Applications for it. One
-	// that does not know the cluster can only forget the Applications, and leaves there what it has deployed.
+	// that does not know the cluster can only forget the Applications, and leaves there what it has deployed. It is also how long a copy is
+	// retained while there is nothing to copy: what renews its source may delete that and make it again.
 	retentionLimit = 10 * time.Minute
 	// applicationsRetryInterval is when Applications that cannot be read yet are listed again.
 	applicationsRetryInterval = 10 * time.Second
@@ -44,7 +45,7 @@ type retention struct {
 	applications string
 }
 
-// deselectedSecrets decides how long the Secrets of clusters that are no longer selected are retained.
+// deselectedSecrets decides how long the Secrets of clusters that are no longer selected, and copies without a source, are retained.
 type deselectedSecrets struct {
 	*Controller
 	g *appsv1beta1.GitOpsCluster
@@ -58,6 +59,9 @@ func (d *deselectedSecrets) remaining(ctx context.Context, secret *corev1.Secret
 	now := d.Clock.Now()
 	if remaining := debounce.Delay - now.Sub(since); remaining > 0 {
 		return remaining, nil
+	}
+	if d.r.hasNoCredential(clusterOf(secret)) && d.isNamedBySpec(secret) {
+		return max(since.Add(retentionLimit).Sub(now), 0), nil
 	}
 	departed := departedAt(secret, since)
 	until := departed.Add(retentionLimit)
@@ -122,7 +126,7 @@ func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Se
 	if d.r.selects(name) {
 		return false, nil
 	}
-	if secret.Namespace != argoNamespace(d.g) || !slices.Contains(names(d.g, name), secret.Name) {
+	if !d.isNamedBySpec(secret) {
 		return false, nil
 	}
 	if given, err := d.isGiven(ctx, d.g, secret); err != nil || !given {
@@ -130,6 +134,11 @@ func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Se
 	}
 	another, err := d.isSelectedByAnother(ctx, name)
 	return !another, err
+}
+
+// isNamedBySpec reports whether a Secret is where the GitOpsCluster, as it is now, has one for the cluster.
+func (d *deselectedSecrets) isNamedBySpec(secret *corev1.Secret) bool {
+	return secret.Namespace == argoNamespace(d.g) && slices.Contains(names(d.g, clusterOf(secret)), secret.Name)
 }
 
 // isGiven reports whether the cluster of a Secret is one of the hub, in a set that is bound where a GitOpsCluster and its Argo CD are.
@@ -142,8 +151,8 @@ func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 		return false, nil
 	}
 	for _, namespace := range []string{secret.Namespace, g.Namespace} {
-		given, _, err := c.selected.Named(ctx, namespace, cluster.Name)
-		if err != nil || len(given) == 0 {
+		given, passedOver, err := c.selected.Named(ctx, namespace, cluster.Name)
+		if err != nil || len(given) == 0 && !passedOver.Keeps(cluster.Name) {
 			return false, err
 		}
 	}

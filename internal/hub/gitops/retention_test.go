@@ -40,7 +40,7 @@ func skipped(app *unstructured.Unstructured) *unstructured.Unstructured {
 // withApplications is a hub with one cluster that is registered, and with Applications as they are cached.
 func withApplications(t *testing.T, applications ...*unstructured.Unstructured) (*fixture, client.Client) {
 	t.Helper()
-	f := setUp(t, slices.Concat(member("c1", nil), member("c2", nil), []client.Object{decided(argo, "c1", "c2"), gitOps(argo),
+	f := setUp(t, slices.Concat(member("c1", nil), member("c2", nil), []client.Object{decision(argo, "c1", "c2"), gitOps(argo),
 		token("c1", "argo"), token("c2", "argo")})...)
 	apps := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()
 	for _, app := range applications {
@@ -110,7 +110,7 @@ func placementWeb() *clusterv1beta1.Placement {
 
 // anotherFor makes another Placement and its decisions, and returns a GitOpsCluster for it.
 func anotherFor(cluster string, f *fixture) *appsv1beta1.GitOpsCluster {
-	d := decided(argo, cluster)
+	d := decision(argo, cluster)
 	d.Name, d.Labels = "other-decision-1", map[string]string{fleet.LabelPlacement: "other"}
 	f.apply(f.Create(f.Context(), d))
 	f.apply(f.Create(f.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "other"}}))

@@ -51,11 +51,12 @@ func (c *Controller) ensureSecret(ctx context.Context, g *appsv1beta1.GitOpsClus
 		return names(g, name), fmt.Errorf("get ManagedCluster %s: %w", name, err)
 	}
 	found, err := c.entry(ctx, g, cluster)
-	if blocked := (*obstacleError)(nil); errors.As(err, &blocked) && blocked.reason == reasonRefused {
-		return nil, err
+	if blocked := (*obstacleError)(nil); errors.As(err, &blocked) && blocked.nothingToCopy() {
+		return []string{secretOf(name, accountOf(g))}, err
 	} else if err != nil {
 		return names(g, name), err
 	}
+	r.copies = r.copies || found.copied
 	desired := desiredSecret(g, cluster, found)
 	if err := index.check(desired); err != nil {
 		return nil, err
@@ -264,7 +265,7 @@ func (c *Controller) removeAll(ctx context.Context, g types.NamespacedName) erro
 
 // removeOthers releases the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
 // that moves from one decision to another is in neither for a moment, and the Secret of one that is no longer selected is retained while
-// Applications deploy to it.
+// Applications deploy to it, as is a copy while there is nothing to copy.
 func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsCluster, kept map[string]bool,
 	r *registration) (wait time.Duration, err error) {
 	key := client.ObjectKeyFromObject(g)
@@ -274,7 +275,7 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 	}
 	absent := map[types.NamespacedName]bool{}
 	own = slices.DeleteFunc(own, func(s corev1.Secret) bool {
-		stays := s.Namespace == argoNamespace(g) && kept[s.Name]
+		stays := s.Namespace == argoNamespace(g) && (kept[s.Name] || r.passedOver.Keeps(clusterOf(&s)))
 		if !stays {
 			absent[client.ObjectKeyFromObject(&s)] = true
 		}

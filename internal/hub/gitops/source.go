@@ -37,6 +37,8 @@ type entry struct {
 	secret string
 	server string
 	config []byte
+	// copied is true for the content of a Secret that somebody else keeps.
+	copied bool
 }
 
 // clusterConfig is what an Argo CD connects with: ClusterConfig of its API, without programs that it starts to get a credential.
@@ -184,7 +186,7 @@ func (c *Controller) fromCopy(ctx context.Context, cluster string) (*entry, erro
 	if err != nil {
 		return nil, obstacle(reasonRefused, "%s of Secret %s %v", keyConfig, key, err)
 	}
-	return &entry{secret: source.Name, server: server, config: config}, nil
+	return &entry{secret: source.Name, server: server, config: config, copied: true}, nil
 }
 
 // copyOf is a config as it was understood: an Argo CD that cannot read one makes no Applications for any cluster, and one that is to get a

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/text"
+	"github.com/capstan-io/capstan/internal/placement/decided"
 )
 
 // Reasons of the conditions.
@@ -47,6 +48,12 @@ type obstacleError struct {
 
 func (e *obstacleError) Error() string { return e.message }
 
+// nothingToCopy reports whether a cluster has no credential, not even one that could be copied. A copy of an earlier one does not stay: it
+// goes at once if the present one is refused, else after the retentionLimit.
+func (e *obstacleError) nothingToCopy() bool {
+	return e.reason == reasonNoCredential || e.reason == reasonRefused
+}
+
 func obstacle(reason, format string, args ...any) *obstacleError {
 	return &obstacleError{reason, fmt.Sprintf(format, args...)}
 }
@@ -56,9 +63,11 @@ type registration struct {
 	argoNamespace string
 	// placement and argo block all clusters, or are nil.
 	placement, argo *obstacleError
-	passedOver      selected.PassedOver
+	passedOver      decided.PassedOver
 	registered      []string
-	refused         selected.Errors
+	// copies is true if some of the Secrets are copies of what somebody else keeps.
+	copies  bool
+	refused selected.Errors
 	// generator is why what ApplicationSets need is not there, though clusters are registered.
 	generator error
 	// retained are the clusters that are no longer selected, and stay registered for a while.
@@ -68,7 +77,7 @@ type registration struct {
 }
 
 func newRegistration(g *appsv1beta1.GitOpsCluster) *registration {
-	return &registration{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{},
+	return &registration{argoNamespace: argoNamespace(g), passedOver: decided.PassedOver{}, refused: selected.Errors{},
 		retained: map[string]retention{}}
 }
 
@@ -81,6 +90,12 @@ func (r *registration) undecided() bool {
 func (r *registration) selects(cluster string) bool {
 	_, refused := r.refused[cluster]
 	return refused || slices.Contains(r.registered, cluster)
+}
+
+// hasNoCredential reports whether a cluster is selected, and there is no credential for it now.
+func (r *registration) hasNoCredential(cluster string) bool {
+	blocked := (*obstacleError)(nil)
+	return errors.As(r.refused[cluster], &blocked) && blocked.reason == reasonNoCredential
 }
 
 // failure is what blocks the registration, nil if nothing does.

@@ -7,7 +7,6 @@ package pull
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +26,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
@@ -132,7 +132,9 @@ func (c *Controller) check(ctx context.Context, namespace, cluster string) error
 	if err != nil {
 		return err
 	}
-	if reason := passedOver[cluster]; reason != "" {
+	if reason := passedOver[cluster]; passedOver.Keeps(cluster) {
+		return keepingObstacle("it does not get to cluster %q yet: %s", cluster, reason)
+	} else if reason != "" {
 		return obstacle("it does not get to cluster %q: %s", cluster, reason)
 	}
 	managed := &clusterv1.ManagedCluster{}
@@ -200,12 +202,8 @@ func refusal(err error) error {
 
 // sameSpec reports whether two specs say the same, however it is spelt.
 func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
-	if len(a.Workload.Manifests) != 1 || !equality.Semantic.DeepEqual(a.ManifestConfigs, b.ManifestConfigs) {
-		return false
-	}
-	var x, y any
-	return json.Unmarshal(a.Workload.Manifests[0].Raw, &x) == nil && json.Unmarshal(b.Workload.Manifests[0].Raw, &y) == nil &&
-		equality.Semantic.DeepEqual(x, y)
+	return equality.Semantic.DeepEqual(a.ManifestConfigs, b.ManifestConfigs) &&
+		manifest.SameManifests(a.Workload.Manifests, b.Workload.Manifests)
 }
 
 // worksOf are the works that were made for an Application.

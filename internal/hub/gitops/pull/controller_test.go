@@ -258,6 +258,26 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
+// A cluster from a backup without status keeps its Applications until the hub has accepted it again.
+func TestRestoredClusterKeepsItsWork(t *testing.T) {
+	t.Parallel()
+	app := application("paris")
+	f := setUp(t, app)
+	f.reconcile(app)
+	paris := &clusterv1.ManagedCluster{}
+	if err := f.Get(t.Context(), client.ObjectKey{Name: "paris"}, paris); err != nil {
+		t.Fatal(err)
+	}
+	paris.Status.Conditions = nil
+	if err := f.Update(t.Context(), paris); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile(app)
+	if got, want := f.works(), []string{"paris/web-paris-01234"}; !slices.Equal(got, want) {
+		t.Errorf("works %q, want %q", got, want)
+	}
+}
+
 // AR-06: nothing of users is written or deleted.
 func TestWorksOfOthers(t *testing.T) {
 	t.Parallel()
