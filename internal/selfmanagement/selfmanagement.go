@@ -29,6 +29,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -74,7 +75,13 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 	if !persist(ctx, find) || o.Managed == nil && !s.managed {
 		return nil
 	}
-	manager, err := ctrl.NewManager(hub, managerOptions(elect, s.name))
+	options := managerOptions(s.name)
+	if elect {
+		if err := leaderelection.ForManager(&options, hub, leaseNamespace, leaseName); err != nil {
+			return fmt.Errorf("prepare self-management: %w", err)
+		}
+	}
+	manager, err := ctrl.NewManager(hub, options)
 	if err != nil {
 		return fmt.Errorf("prepare self-management: %w", err)
 	}
@@ -125,10 +132,10 @@ type self struct {
 	logged map[string]bool
 }
 
-func managerOptions(elect bool, name string) ctrl.Options {
+func managerOptions(name string) ctrl.Options {
 	labelled, err := labels.NewRequirement(fleet.LabelSelfManagement, selection.Exists, nil)
 	utilruntime.Must(err)
-	options := ctrl.Options{
+	return ctrl.Options{
 		Scheme:    newScheme(),
 		Metrics:   metricsserver.Options{BindAddress: "0"}, // the API server of the process has them
 		NewClient: consistentclient.NewClient,
@@ -140,12 +147,6 @@ func managerOptions(elect bool, name string) ctrl.Options {
 			},
 		},
 	}
-	if elect {
-		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, leaseName, leaseNamespace
-		// The process ends with the manager.
-		options.LeaderElectionReleaseOnCancel = true
-	}
-	return options
 }
 
 func newScheme() *runtime.Scheme {

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
 // awsOf is how clusters register by AWS IAM; nil if they do not.
@@ -57,7 +58,7 @@ func (r registration) awsFlags() (flags []string) {
 		}
 	}
 	for _, tag := range aws.Tags {
-		flags = append(flags, "--aws-resource-tags="+tag)
+		flags = append(flags, workload.ListFlag("--aws-resource-tags", tag)...)
 	}
 	return flags
 }

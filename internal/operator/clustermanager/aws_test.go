@@ -26,9 +26,10 @@ func withAWS(config *operatorv1.AwsIrsaConfig, gates ...operatorv1.FeatureGate) 
 func TestAWS(t *testing.T) {
 	t.Parallel()
 	config := &operatorv1.AwsIrsaConfig{HubClusterARN: hubARN, AutoApprovedIdentities: []string{"arn:a{1,2}", "arn:b"},
-		Tags: []string{"team:fleet"}}
+		Tags: []string{"team:fleet", `note:a, b and "c"`}}
 	patterns := []string{"--auto-approved-arn-patterns=arn:a{1,2}", "--auto-approved-arn-patterns=arn:b"}
-	always := []string{"--enabled-registration-drivers=csr,awsirsa", "--hub-cluster-arn=" + hubARN, "--aws-resource-tags=team:fleet"}
+	always := []string{"--enabled-registration-drivers=csr,awsirsa", "--hub-cluster-arn=" + hubARN, "--aws-resource-tags=team:fleet",
+		`--aws-resource-tags="note:a, b and ""c"""`}
 	for name, test := range map[string]struct {
 		gates        []operatorv1.FeatureGate
 		want, absent []string

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,13 +39,17 @@ type Controller struct {
 	skipRemoveCRDs bool
 	agentImage     string
 	migrations     apply.Migrations
+	// unanswered has the silence of each hub that is removed and whose conversions no pod answers, by the name of its ClusterManager.
+	unanswered sync.Map
+	// claiming is locked while a hub becomes that of a ClusterManager.
+	claiming sync.Mutex
 }
 
 // reconciler reconciles ClusterManagers.
 func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 	return frame.Reconciler[*operatorv1.ClusterManager]{
 		Operator: c.Operator, Prototype: &operatorv1.ClusterManager{}, Finalizers: []string{fleet.FinalizerClusterManagerCleanup},
-		Install: c.installAndReport, Remove: c.remove, ReportRemoval: reportRemoval, Forget: func(string) {},
+		Install: c.installAndReport, Remove: c.remove, ReportRemoval: reportRemoval, Forget: c.forget,
 		Conditions: func(cm *operatorv1.ClusterManager) *[]metav1.Condition { return &cm.Status.Conditions },
 	}
 }
@@ -90,7 +94,7 @@ func (c *Controller) installOrRenew(ctx context.Context, cm *operatorv1.ClusterM
 	if meta.IsStatusConditionTrue(cm.Status.Conditions, fleet.ConditionApplied) {
 		return due, err
 	}
-	renewal, renewalErr := c.renew(ctx, cm)
+	renewal, renewalErr := c.renewAfter(ctx, cm, err)
 	return retry.Soonest(due, renewal), errors.Join(err, renewalErr)
 }
 
@@ -157,6 +161,9 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	desired := p.plan()
+	if err := c.claim(ctx, cm, hub, desired.crds); err != nil {
+		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
+	}
 	if err := hub.ApplyCRDs(ctx, cm.Name, desired.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
@@ -176,7 +183,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := c.Management.Apply(ctx, cm.Name, append(desired.base, objects(desired.deployments)...)...); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	rolling, err := c.rollout(ctx, desired.deployments)
+	rolling, err := frame.Rolling(ctx, c.Client, c.Management.Deployment, objects(desired.deployments)...)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
@@ -244,24 +251,6 @@ func distinct(hub, management *apply.Cluster) []*apply.Cluster {
 	return []*apply.Cluster{hub, management}
 }
 
-// rollout returns the Deployments that do not run yet as they are written.
-func (c *Controller) rollout(ctx context.Context, desired []*appsv1.Deployment) (rolling []string, err error) {
-	for _, deployment := range desired {
-		live, err := c.Management.Deployment(ctx, client.ObjectKeyFromObject(deployment))
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		if err != nil || !ready(live, deployment) {
-			text := deployment.Name
-			if reason := frame.Waiting(ctx, c.Client, deployment); reason != "" {
-				text += " (" + reason + ")"
-			}
-			rolling = append(rolling, text)
-		}
-	}
-	return rolling, nil
-}
-
 // hub returns the hub of the ClusterManager, and how it is reached.
 func (c *Controller) hub(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, *rest.Config, error) {
 	if !hosted(cm) {
@@ -276,5 +265,6 @@ func (c *Controller) hub(ctx context.Context, cm *operatorv1.ClusterManager) (*a
 		return nil, nil, fmt.Errorf("there is no Secret %s/%s: store a kubeconfig of the hub there, under the key %s", cm.Name,
 			fleet.SecretExternalHubKubeconfig, fleet.KeyKubeconfig)
 	}
-	return c.Elsewhere.Connect(ctx, cm.Name, secret)
+	hub, access, err := c.Elsewhere.Connect(ctx, cm.Name, secret)
+	return hub, access, unreached(err)
 }

@@ -73,6 +73,11 @@ func TestGRPCComponents(t *testing.T) {
 		}, want: "/registration controller --enabled-registration-drivers=csr,grpc --kubeconfig=/var/run/secrets/hub/kubeconfig" + signer},
 		"users to approve": {edit: approving, of: "registration-controller", want: "/registration controller " +
 			"--feature-gates=ManagedClusterAutoApproval=true --enabled-registration-drivers=csr,grpc --auto-approved-grpc-users=a,b" + signer},
+		"users of a directory": {edit: func(cm *operatorv1.ClusterManager) {
+			approving(cm)
+			cm.Spec.RegistrationConfiguration.RegistrationDrivers[1].GRPC.AutoApprovedIdentities = []string{"CN=a,OU=fleet", "b"}
+		}, of: "registration-controller", want: "/registration controller --feature-gates=ManagedClusterAutoApproval=true " +
+			`--enabled-registration-drivers=csr,grpc --auto-approved-grpc-users="CN=a,OU=fleet",b` + signer},
 		"no other way to register": {of: "registration-controller", edit: func(cm *operatorv1.ClusterManager) {
 			withGRPC()(cm)
 			drivers := &cm.Spec.RegistrationConfiguration.RegistrationDrivers

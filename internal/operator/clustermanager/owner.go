@@ -3,7 +3,9 @@ package clustermanager
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +30,7 @@ func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManag
 	}
 	same, err := c.IsOwn(ctx, hub, fleet.SecretExternalHubKubeconfig)
 	if err != nil {
-		return err
+		return unreached(err)
 	}
 	if same {
 		return fmt.Errorf("the kubeconfig in Secret %s/%s leads to the cluster of the operator: store one of another cluster, or delete the "+
@@ -43,6 +45,11 @@ func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManag
 			"kubeconfig of another cluster, or delete that ClusterManager, with all that is stored in the hub; if no operator runs there, take its "+
 			"finalizers off and delete it", cm.Name, fleet.SecretExternalHubKubeconfig, resident)
 	}
+	return c.checkOther(ctx, cm, hub)
+}
+
+// checkOther is an error if a hosted hub is that of another ClusterManager of this operator.
+func (c *Controller) checkOther(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
 	other, err := c.otherOwner(ctx, cm, hub)
 	if err != nil {
 		return err
@@ -62,7 +69,7 @@ func (c *Controller) unlessResident(ctx context.Context, cm *operatorv1.ClusterM
 	}
 	same, err := c.IsOwn(ctx, hub, fleet.SecretExternalHubKubeconfig)
 	if err != nil {
-		return nil, err
+		return nil, unreached(err)
 	}
 	if same { // that ClusterManager is one of this operator: see sameHub and otherOwner
 		return hub, nil
@@ -100,6 +107,18 @@ func residentOf(ctx context.Context, hub *apply.Cluster) (string, error) {
 // otherOwner is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken
 // over.
 func (c *Controller) otherOwner(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
+	name, err := ownerOf(ctx, hub)
+	if err != nil || name == "" || name == cm.Name {
+		return "", err
+	}
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.ClusterManager{}); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return name, nil
+}
+
+// ownerOf is the ClusterManager that has the hub, or had it before it went; empty if there is none.
+func ownerOf(ctx context.Context, hub *apply.Cluster) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apply.CRDs)
 	if err := hub.Client.Get(ctx, types.NamespacedName{Name: crdManagedClusters}, crd); err != nil {
@@ -108,12 +127,45 @@ func (c *Controller) otherOwner(ctx context.Context, cm *operatorv1.ClusterManag
 		}
 		return "", fmt.Errorf("find out which ClusterManager has the hub: %w", err)
 	}
-	name := crd.Labels[fleet.LabelCreatedByClusterManager]
-	if name == "" || name == cm.Name {
-		return "", nil
+	return crd.Labels[fleet.LabelCreatedByClusterManager], nil
+}
+
+// claim makes a hosted hub that of the ClusterManager, before anything else is applied there. ClusterManagers that lead to the same hub are
+// installed at the same time: the first has it.
+func (c *Controller) claim(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster,
+	desired []*apiextensionsv1.CustomResourceDefinition) error {
+	if !hosted(cm) {
+		return nil
 	}
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.ClusterManager{}); err != nil {
-		return "", client.IgnoreNotFound(err)
+	return c.claimWith(ctx, cm, hub, func() error {
+		at := slices.IndexFunc(desired, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Name == crdManagedClusters })
+		return hub.ApplyCRDs(ctx, cm.Name, []*apiextensionsv1.CustomResourceDefinition{desired[at].DeepCopy()})
+	})
+}
+
+// claimWith applies the definition by which a hub has its ClusterManager, unless the hub is its already, or another's.
+func (c *Controller) claimWith(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, applyDefinition func() error) error {
+	if owner, err := ownerOf(ctx, hub); err != nil || owner == cm.Name {
+		return err
 	}
-	return name, nil
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
+	if err := c.checkOther(ctx, cm, hub); err != nil {
+		return err
+	}
+	return applyDefinition()
+}
+
+// unreachedError is why a hub does not answer: it would keep a reconcile waiting for as long again if it were asked once more.
+type unreachedError struct{ error }
+
+// Unwrap returns the reason.
+func (e unreachedError) Unwrap() error { return e.error }
+
+// unreached says of an error that the hub does not answer, unless it has answered with the error.
+func unreached(err error) error {
+	if err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+		return err
+	}
+	return unreachedError{err}
 }

@@ -3,7 +3,10 @@ package clustermanager
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,6 +79,45 @@ func TestOwnHub(t *testing.T) {
 	}
 	if hub, err := c.unlessResident(t.Context(), inOwn, c.Management); err != nil || hub != c.Management {
 		t.Errorf("in the mode Default, a removal is about %v, %v", hub, err)
+	}
+}
+
+// CM-03: of ClusterManagers that lead to the same hub and are installed at the same time, one has it.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	hub := clusterWith("b")
+	var names []string
+	var managers []client.Object
+	for i := range 8 {
+		names = append(names, fmt.Sprintf("hub-%d", i))
+		managers = append(managers, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: names[i]}})
+	}
+	c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(managers...).Build()}}
+	claims := make([]error, len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		group.Go(func() {
+			cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			claims[i] = c.claimWith(t.Context(), cm, hub, func() error {
+				runtime.Gosched()
+				return hub.Client.Create(t.Context(), partOf(name))
+			})
+		})
+	}
+	group.Wait()
+	owner, err := ownerOf(t.Context(), hub)
+	if err != nil || owner == "" {
+		t.Fatalf("the hub is that of %q, %v", owner, err)
+	}
+	for i, name := range names {
+		refused := claims[i] != nil && strings.Contains(claims[i].Error(), "is that of ClusterManager "+owner+": ")
+		if refused == (name == owner) || name == owner && claims[i] != nil {
+			t.Errorf("%s, where %s has the hub: %v", name, owner, claims[i])
+		}
+	}
+	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: owner}}
+	if err := c.claimWith(t.Context(), cm, hub, func() error { return errors.New("it is applied again") }); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -107,6 +107,11 @@ func TestArguments(t *testing.T) {
 				{AuthType: "csr", CSR: &operatorv1.CSRConfig{AutoApprovedIdentities: []string{"a", "b"}}}}
 		}, of: "registration-controller",
 			want: "/registration controller --feature-gates=ManagedClusterAutoApproval=true --auto-approved-csr-users=a,b"},
+		"users of a directory": {edit: func(cm *operatorv1.ClusterManager) {
+			approval(cm)
+			cm.Spec.RegistrationConfiguration.AutoApproveUsers = []string{"CN=a,OU=fleet", `b "c"`}
+		}, of: "registration-controller", want: "/registration controller --feature-gates=ManagedClusterAutoApproval=true " +
+			`--auto-approved-csr-users="CN=a,OU=fleet","b ""c"""`},
 		"users without the gate": {edit: func(cm *operatorv1.ClusterManager) {
 			cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{AutoApproveUsers: []string{"old"}}
 		}, of: "registration-controller", want: "/registration controller"},

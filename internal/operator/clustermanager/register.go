@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
@@ -20,6 +21,10 @@ import (
 
 // fieldManager is that of all that is applied.
 const fieldManager = "capstan-cluster-manager-operator"
+
+// atOnce is how many ClusterManagers are reconciled at a time: hubs elsewhere that do not answer, each of which takes one for some seconds
+// whenever it is tried, must not block the others.
+const atOnce = 8
 
 var webhookKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
@@ -52,6 +57,15 @@ func ManagerOptions(namespace string) ctrl.Options {
 // Scheme has the types of all that the operator reads and writes.
 func Scheme() *runtime.Scheme { return frame.Scheme(admissionregistrationv1.AddToScheme) }
 
+// namespacesOf are those in which a ClusterManager has Secrets: where its components run, and the kubeconfig of a hosted hub.
+func namespacesOf(resource client.Object) []string {
+	cm, isClusterManager := resource.(*operatorv1.ClusterManager)
+	if !isClusterManager {
+		return nil
+	}
+	return []string{namespaceOf(cm), cm.Name}
+}
+
 // Register adds the controller to the manager. The context is that of the operator.
 func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	operator, err := frame.New(ctx, mgr, o.Options, frame.Kind{
@@ -61,11 +75,12 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Elsewhere:        hubKinds(),
 		OnlyElsewhere:    []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Endpoints")},
 		Optional:         policyKinds,
+		Namespaces:       namespacesOf,
 		Shared:           func() {}, // a hub shares nothing
 	})
 	if err != nil {
 		return err
 	}
 	c := &Controller{Operator: operator, skipRemoveCRDs: o.SkipRemoveCRDs, agentImage: o.AgentImage}
-	return c.Controller(mgr, "operator-clustermanager-install", &operatorv1.ClusterManager{}, 1).Complete(retry.Conflicts(c.reconciler()))
+	return c.Controller(mgr, "operator-clustermanager-install", &operatorv1.ClusterManager{}, atOnce).Complete(retry.Conflicts(c.reconciler()))
 }

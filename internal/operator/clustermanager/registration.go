@@ -37,13 +37,8 @@ func (r registration) driverFlags() (flags []string) {
 	if !r.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
 		return flags
 	}
-	if users := r.approvedUsers(); len(users) > 0 {
-		flags = append(flags, "--auto-approved-csr-users="+strings.Join(users, ","))
-	}
-	if users := r.approvedGRPCUsers(); len(users) > 0 {
-		flags = append(flags, "--auto-approved-grpc-users="+strings.Join(users, ","))
-	}
-	return flags
+	return slices.Concat(flags, workload.ListFlag("--auto-approved-csr-users", r.approvedUsers()...),
+		workload.ListFlag("--auto-approved-grpc-users", r.approvedGRPCUsers()...))
 }
 
 // importFlags say how clusters are imported.

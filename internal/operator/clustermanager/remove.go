@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,9 +21,11 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/apply/problem"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
@@ -57,17 +61,9 @@ func reportRemoval(cm *operatorv1.ClusterManager, waitsFor string, err error) {
 
 // removeAll returns what has to go before the next step; empty when nothing is left.
 func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
-	hub, err := c.hubToRemove(ctx, cm)
-	if err != nil {
-		return "", withAdvice(cm, err)
-	}
-	if hub != nil {
-		if err := c.removeDeadWebhooks(ctx, cm, hub); err != nil {
-			return "", withAdvice(cm, err)
-		}
-		if waitsFor, err = c.removeCRDs(ctx, cm, hub); err != nil || waitsFor != "" {
-			return waitsFor, withAdvice(cm, err)
-		}
+	hub, waitsFor, err := c.removeStored(ctx, cm)
+	if err != nil || waitsFor != "" {
+		return c.renewUnremoved(ctx, cm, waitsFor, err)
 	}
 	if waitsFor, err = c.removeRest(ctx, cm, hub); err != nil || waitsFor != "" || hub == nil {
 		return waitsFor, err
@@ -79,6 +75,31 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 		return "", withAdvice(cm, err)
 	}
 	return "", withAdvice(cm, c.removeRolesOfAgents(ctx, hub)) // no controller makes them again
+}
+
+// removeStored removes what users have stored in the hub, with the CRDs. It returns the hub; nil if that is left.
+func (c *Controller) removeStored(ctx context.Context, cm *operatorv1.ClusterManager) (hub *apply.Cluster, waitsFor string, err error) {
+	if hub, err = c.hubToRemove(ctx, cm); err != nil || hub == nil {
+		return nil, "", withAdvice(cm, err)
+	}
+	if err := c.removeDeadWebhooks(ctx, cm, hub); err != nil {
+		return nil, "", withAdvice(cm, err)
+	}
+	waitsFor, err = c.removeCRDs(ctx, cm, hub)
+	return hub, waitsFor, withAdvice(cm, err)
+}
+
+// renewUnremoved keeps the components working while what users have stored is not removed, because they clean up after it. It returns what
+// the removal waits for, or why it fails, and adds why the components cannot be renewed.
+func (c *Controller) renewUnremoved(ctx context.Context, cm *operatorv1.ClusterManager, waitsFor string, unremoved error) (string, error) {
+	_, err := c.renewAfter(ctx, cm, unremoved) // the removal looks again before anything is due
+	switch {
+	case err == nil:
+		return waitsFor, unremoved
+	case unremoved == nil:
+		return fmt.Sprintf("%s; what runs cannot be renewed: %v", waitsFor, err), nil
+	}
+	return waitsFor, fmt.Errorf("%w; what runs cannot be renewed: %w", unremoved, err)
 }
 
 // removeRest deletes all that the hub consists of, but for CRDs, and returns what is still there. A hub that is nil is left.
@@ -134,28 +155,131 @@ func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterMana
 	return c.unlessResident(ctx, cm, hub)
 }
 
-// removeDeadWebhooks deletes the configurations of the webhooks if one of these does not run: the API server would refuse what the
-// controllers write to clean up.
+// removeDeadWebhooks has the API server call no webhook if one of these does not run: it would refuse what the controllers write to clean
+// up. The next hub has them again.
 func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
+	if err := c.endDeadConversion(ctx, cm, hub, c.Management.Deployment); err != nil {
+		return err
+	}
 	for _, name := range fleet.WebhookDeployments(cm.Name) {
 		live, err := c.Management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: name})
-		if err == nil && problem.RolledOut(live) {
-			continue
+		if err != nil || !problem.RolledOut(live) {
+			return removeAdmission(ctx, cm, hub)
 		}
-		for _, kind := range webhookKinds {
-			configurations, err := hub.List(ctx, cm.Name, kind)
-			if err != nil {
-				return err
-			}
-			for _, configuration := range configurations {
-				if err := hub.Delete(ctx, configuration); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
 	}
 	return nil
+}
+
+// removeAdmission deletes the configurations of the webhooks that admit what is written.
+func removeAdmission(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
+	for _, kind := range webhookKinds {
+		configurations, err := hub.List(ctx, cm.Name, kind)
+		if err != nil {
+			return err
+		}
+		for _, configuration := range configurations {
+			if err := hub.Delete(ctx, configuration); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unansweredLimit is how long no pod may answer the conversions of a hub that is removed before they end: one that moves to another node
+// takes less, and objects lose fields without it.
+const unansweredLimit = 5 * time.Minute
+
+// longestUnseen is the longest time between two looks for such a pod that count as one silence. Passes that fail come each minute.
+const longestUnseen = 2 * time.Minute
+
+// silence is for how long all looks have found no pod that answers conversions: the times of the first and of the last one.
+type silence struct{ first, last time.Time }
+
+// endDeadConversion takes the webhook off CRDs that are going to be deleted once it is dead: the API server could not show the controllers
+// add-ons in the version that they know.
+func (c *Controller) endDeadConversion(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster,
+	get frame.GetDeployment) error {
+	if c.skipRemoveCRDs {
+		return nil
+	}
+	dead, err := c.isConversionDead(ctx, cm, get)
+	if err != nil || !dead {
+		return err
+	}
+	return editConverted(ctx, hub, cm.Name, endConversion)
+}
+
+// isConversionDead reports whether this process has seen no pod that answers conversions for long.
+func (c *Controller) isConversionDead(ctx context.Context, cm *operatorv1.ClusterManager, get frame.GetDeployment) (bool, error) {
+	webhook := addOnWebhook
+	if hosted(cm) {
+		webhook = registrationWebhook // see webhooks.reached
+	}
+	live, err := get(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: cm.Name + "-" + webhook})
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	if err == nil && live.Status.AvailableReplicas > 0 {
+		c.unanswered.Delete(cm.Name)
+		return false, nil
+	}
+	return c.noteUnanswered(cm.Name) >= unansweredLimit, nil
+}
+
+// noteUnanswered notes that no pod answers the conversions of a hub now, and returns for how long none has. Nobody knows whether one did
+// while nobody looked.
+func (c *Controller) noteUnanswered(clusterManager string) time.Duration {
+	now := c.Clock.Now()
+	stored, _ := c.unanswered.Load(clusterManager)
+	s, known := stored.(silence)
+	if !known || now.Sub(s.last) > longestUnseen {
+		s.first = now
+	}
+	s.last = now
+	c.unanswered.Store(clusterManager, s)
+	return now.Sub(s.first)
+}
+
+// forget drops what is known of a ClusterManager that is gone.
+func (c *Controller) forget(clusterManager string) { c.unanswered.Delete(clusterManager) }
+
+// editConverted edits the CRDs of a ClusterManager whose objects a webhook of the hub converts.
+func editConverted(ctx context.Context, hub *apply.Cluster, clusterManager string,
+	edit func(*apiextensionsv1.CustomResourceDefinition)) error {
+	for _, crd := range crds.Hub() {
+		if conversionConfig(crd) == nil {
+			continue
+		}
+		live := &apiextensionsv1.CustomResourceDefinition{}
+		err := hub.Client.Get(ctx, client.ObjectKeyFromObject(crd), live)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+		if conversionConfig(live) == nil || live.Labels[fleet.LabelCreatedByClusterManager] != clusterManager {
+			continue
+		}
+		before := live.DeepCopy()
+		edit(live)
+		if _, err := patch.Object(ctx, hub.Client, live, before); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("end the conversion of CustomResourceDefinition %s: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// endConversion has the API server serve objects in all versions without the webhook: fields that only one version has are lost.
+func endConversion(crd *apiextensionsv1.CustomResourceDefinition) {
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+}
+
+// serveStored has the API server serve objects without the webhook, and in the version in which they are stored alone, so that nothing is
+// lost. The next hub that is installed serves the others again.
+func serveStored(crd *apiextensionsv1.CustomResourceDefinition) {
+	endConversion(crd)
+	for i := range crd.Spec.Versions {
+		crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Storage
+	}
 }
 
 // removeCRDs deletes the CRDs in order, or leaves them without a trace of the operator.
@@ -165,6 +289,9 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 		return "", err
 	}
 	if c.skipRemoveCRDs {
+		if err := editConverted(ctx, hub, cm.Name, serveStored); err != nil {
+			return "", err
+		}
 		for _, crd := range served {
 			if err := hub.ReleaseCRD(ctx, crd); err != nil {
 				return "", err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -107,6 +110,105 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 		if owned := test.object.GetLabels()[fleet.LabelCreatedByClusterManager] == "indigo"; err == nil && owned {
 			t.Errorf("%s is still labelled", name)
 		}
+	}
+}
+
+// CM-20: no CRD of a hub that is removed keeps a webhook that has not answered for long, or that goes: what is stored could not be read. A
+// webhook that answers, or does so again soon, stays, since fields are lost without it. A CRD that stays serves the version alone in which
+// its objects are stored. Those of another hub stay as they are.
+func TestConversionGoesWithTheHub(t *testing.T) {
+	t.Parallel()
+	const none, converted, unseen = "None v1alpha1 v1beta1", "Webhook v1alpha1 v1beta1", -2
+	for name, test := range map[string]struct {
+		owner string
+		// available are the pods of the webhook that are available, every 90 seconds; -1 for no Deployment, and unseen if nobody looks.
+		available    []int32
+		hosted, stay bool
+		want         string
+	}{
+		"dead":                    {owner: "indigo", available: []int32{0, 0, 0, 0, 0}, want: none},
+		"dead, hosted":            {owner: "indigo", available: []int32{0, 0, 0, 0, 0}, hosted: true, want: none},
+		"gone":                    {owner: "indigo", available: []int32{-1, -1, -1, -1, 0}, want: none},
+		"dead, of another":        {owner: "other", available: []int32{0, 0, 0, 0, 0}, want: converted},
+		"dead, to stay":           {owner: "indigo", available: []int32{0, 0, 0, 0, 0}, stay: true, want: "None v1alpha1"},
+		"not for long":            {owner: "indigo", available: []int32{1, 0, 0, 0, 0}, want: converted},
+		"back for a while":        {owner: "indigo", available: []int32{0, 0, 1, 0, 0, 0}, want: converted},
+		"unseen for a while":      {owner: "indigo", available: []int32{0, 0, unseen, 0, 0, 0}, want: converted},
+		"dead since it was seen":  {owner: "indigo", available: []int32{0, unseen, 0, 0, 0, 0, 0}, want: none},
+		"with one pod of three":   {owner: "indigo", available: []int32{1, 1, 1, 1, 1}, want: converted},
+		"running, hosted":         {owner: "indigo", available: []int32{1, 1, 1, 1, 1}, hosted: true, want: converted},
+		"running, to stay":        {owner: "indigo", available: []int32{1, 1, 1, 1, 1}, stay: true, want: "None v1alpha1"},
+		"to stay, of another":     {owner: "other", available: []int32{0, 0, 0, 0, 0}, stay: true, want: converted},
+		"seen for the first time": {owner: "indigo", available: []int32{-1}, want: converted},
+	} {
+		cm, webhook := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}, "indigo-"+addOnWebhook
+		if test.hosted {
+			hostedAt("hub.example.com")(cm)
+			webhook = "indigo-" + registrationWebhook
+		}
+		var crds []client.Object
+		for _, crd := range newPlanned(cm, inputs{namespace: namespaceOf(cm)}).crds() {
+			if conversionConfig(crd) != nil {
+				crd.Labels = map[string]string{fleet.LabelCreatedByClusterManager: test.owner}
+				crds = append(crds, crd)
+			}
+		}
+		management, clk := withoutServer(t), clocktesting.NewFakeClock(installedAt)
+		management.Client = fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(crds...).Build()
+		c := &Controller{Operator: &frame.Operator{Management: management, Options: frame.Options{Clock: clk}}, skipRemoveCRDs: test.stay}
+		for _, available := range test.available {
+			get := func(_ context.Context, key types.NamespacedName) (*appsv1.Deployment, error) {
+				if available < 0 || key.Namespace != namespaceOf(cm) || key.Name != webhook {
+					return nil, apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
+				}
+				return &appsv1.Deployment{Status: appsv1.DeploymentStatus{AvailableReplicas: available}}, nil
+			}
+			if available != unseen {
+				if err := c.endDeadConversion(t.Context(), cm, management, get); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			clk.Step(90 * time.Second)
+		}
+		if test.stay {
+			if _, err := c.removeCRDs(t.Context(), cm, management); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if len(crds) != 2 {
+			t.Errorf("%s: %d CRDs have conversions", name, len(crds))
+		}
+		for _, crd := range crds {
+			if got := conversionOf(t, management.Client, crd); got != test.want {
+				t.Errorf("%s: %s has %s, want %s", name, crd.GetName(), got, test.want)
+			}
+		}
+	}
+}
+
+// conversionOf is how the objects of a CRD are converted, and the versions that are served.
+func conversionOf(t *testing.T, cluster client.Client, crd client.Object) string {
+	t.Helper()
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(crd), live); err != nil {
+		t.Fatal(err)
+	}
+	got := []string{string(live.Spec.Conversion.Strategy)}
+	for _, version := range live.Spec.Versions {
+		if version.Served {
+			got = append(got, version.Name)
+		}
+	}
+	return strings.Join(got, " ")
+}
+
+// CM-20: a Deployment that cannot be read says nothing about its webhook.
+func TestConversionOfUnknown(t *testing.T) {
+	t.Parallel()
+	c, failure := &Controller{Operator: &frame.Operator{}}, errors.New("no answer")
+	unread := func(context.Context, types.NamespacedName) (*appsv1.Deployment, error) { return nil, failure }
+	if err := c.endDeadConversion(t.Context(), &operatorv1.ClusterManager{}, nil, unread); !errors.Is(err, failure) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -23,29 +23,54 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/servingcerts"
 )
 
-// renew keeps an installed hub working that is refused or cannot be applied: it renews the certificates that it serves with, the
-// authorities that its API server trusts, and the tokens of a hosted one. It returns how long nothing is due.
+// renewAfter renews what is installed, after an installation or a removal that may have failed: a hub that did not answer is not asked
+// again.
+func (c *Controller) renewAfter(ctx context.Context, cm *operatorv1.ClusterManager, failure error) (time.Duration, error) {
+	if _, isUnreached := errors.AsType[unreachedError](failure); isUnreached {
+		return c.renewWithoutHub(ctx, cm)
+	}
+	return c.renew(ctx, cm)
+}
+
+// renew keeps an installed hub working that is refused, cannot be applied or is being removed: it renews the certificates that it serves
+// with, the authorities that its API server trusts, and the tokens of a hosted one. It returns how long nothing is due.
 func (c *Controller) renew(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
 	if cm.Annotations[annotationMode] == "" {
 		return 0, nil
 	}
-	p := newPlanned(cm, inputs{namespace: namespaceOf(cm), syncLabels: c.SyncLabels})
 	hub, access, err := c.hub(ctx, cm)
 	if err != nil {
-		_, renewalErr := c.renewCertificates(ctx, p, nil)
+		_, renewalErr := c.renewWithoutHub(ctx, cm)
 		return 0, errors.Join(err, renewalErr)
 	}
-	return c.renewFor(ctx, p, hub, access)
+	return c.renewFor(ctx, c.plannedOf(cm), hub, access)
 }
 
-// renewFor does so with the hub, which is not changed if it is that of another.
+// renewWithoutHub renews what is on the management cluster alone: the certificates.
+func (c *Controller) renewWithoutHub(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
+	if cm.Annotations[annotationMode] == "" {
+		return 0, nil
+	}
+	return c.renewCertificates(ctx, c.plannedOf(cm), nil)
+}
+
+// plannedOf is what is planned, as far as that is known of any installed hub.
+func (c *Controller) plannedOf(cm *operatorv1.ClusterManager) planned {
+	return newPlanned(cm, inputs{namespace: namespaceOf(cm), syncLabels: c.SyncLabels})
+}
+
+// renewFor renews with the hub, which is not changed if it is that of another, and is asked once if it does not answer.
 func (c *Controller) renewFor(ctx context.Context, p planned, hub *apply.Cluster, access *rest.Config) (time.Duration, error) {
+	notOwn := c.checkOwner(ctx, p.ClusterManager, hub)
+	if _, isUnreached := errors.AsType[unreachedError](notOwn); isUnreached {
+		due, err := c.renewCertificates(ctx, p, nil)
+		return due, errors.Join(notOwn, err)
+	}
 	var tokensDue time.Duration
 	var tokensErr error
 	if p.hosted {
 		tokensDue, tokensErr = c.renewTokens(ctx, p, hub, access)
 	}
-	notOwn := c.checkOwner(ctx, p.ClusterManager, hub)
 	if notOwn != nil {
 		hub = nil
 	}

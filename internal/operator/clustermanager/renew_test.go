@@ -6,6 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -133,6 +137,97 @@ func TestCertificatesOfRefusedHub(t *testing.T) {
 				content, _, _ := unstructured.NestedString(bundle, "data", fleet.KeyCABundle)
 				checkTrusted(t, c, cm, content)
 			}
+		}
+	}
+}
+
+// CM-20, CM-23: what runs of a hub is renewed until what users have stored is removed: the controllers clean up after it, and the API
+// server calls the webhooks about what they write. Why it is not removed is said all the same.
+func TestHubIsRenewedWhileItGoes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []operatorv1.InstallMode{operatorv1.InstallModeDefault, operatorv1.InstallModeHosted} {
+		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo",
+			Annotations: map[string]string{annotationMode: string(mode)}}}
+		c, applied := renewing(t, 25, installedCertificates(t, cm), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "indigo",
+			Name: fleet.SecretExternalHubKubeconfig}})
+		if _, err := c.removeAll(t.Context(), cm); err == nil {
+			t.Errorf("%s: a hub is removed that cannot be seen", mode)
+		}
+		if serving := certificateIn(t, applied[fleet.SecretWorkServing]); !serving.NotBefore.After(installedAt) {
+			t.Errorf("%s: the certificate is good from %s to %s", mode, serving.NotBefore, serving.NotAfter)
+		}
+		clear(applied)
+		failure := errors.New("a webhook answers nothing")
+		if _, err := c.renewUnremoved(t.Context(), cm, "", failure); !errors.Is(err, failure) || applied[fleet.SecretWorkServing] == nil {
+			t.Errorf("%s: %v, renewed: %v", mode, err, applied)
+		}
+	}
+}
+
+// CM-20: a removal says what it waits for, or why it fails, also while what runs cannot be renewed, and what keeps it from that. While it
+// waits, it looks again soon.
+func TestRemovalThatCannotRenew(t *testing.T) {
+	t.Parallel()
+	const unrenewed = "; what runs cannot be renewed: there is no Secret indigo/external-hub-kubeconfig"
+	for name, test := range map[string]struct {
+		waitsFor  string
+		unremoved error
+		want      string
+	}{
+		"waits": {waitsFor: "ManagedClusters c1 (finalizers: a.test/stay)", want: "Waits for ManagedClusters c1 (finalizers: a.test/stay)"},
+		"fails": {unremoved: errors.New("a webhook refuses it"), want: "a webhook refuses it"},
+	} {
+		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo",
+			Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeHosted)}}}
+		c, _ := renewing(t, 25, installedCertificates(t, cm))
+		waitsFor, err := c.renewUnremoved(t.Context(), cm, test.waitsFor, test.unremoved)
+		if !errors.Is(err, test.unremoved) {
+			t.Errorf("%s: %v", name, err)
+		}
+		reportRemoval(cm, waitsFor, err)
+		condition := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionProgressing)
+		if condition == nil || !strings.HasPrefix(condition.Message, test.want+unrenewed) {
+			t.Errorf("%s: %v", name, condition)
+		}
+	}
+}
+
+// CM-03, CM-20, CM-23: a hub that does not answer is asked once, however what it needs is renewed: the certificates are on the management
+// cluster, and are renewed all the same. One that answers with an error is reached.
+func TestSilentHubIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hosted",
+		Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeHosted)}}}
+	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted",
+		Name: accountSecret(fleet.ServiceAccountRegistrationController)}, Data: map[string][]byte{
+		"serviceaccount_namespace": []byte("hosted"), "serviceaccount_name": []byte(fleet.ServiceAccountRegistrationController)}}
+	for name, test := range map[string]struct {
+		answer  error
+		reached bool
+	}{
+		"silent":     {answer: &url.Error{Op: "Get", URL: "https://hub.example.com", Err: context.DeadlineExceeded}},
+		"not silent": {answer: apierrors.NewUnauthorized("who is it?"), reached: true},
+	} {
+		asked := 0
+		hub := &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				asked++
+				return test.answer
+			}}).Build()}
+		c, applied := renewing(t, 25, installedCertificates(t, cm), kubeconfig)
+		if _, err := c.renewFor(t.Context(), c.plannedOf(cm), hub, &rest.Config{}); !errors.Is(err, test.answer) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if (asked > 1) != test.reached || applied[fleet.SecretWorkServing] == nil {
+			t.Errorf("%s: asked %d times, renewed %d objects", name, asked, len(applied))
+		}
+		_, failure := c.unlessResident(t.Context(), cm, hub)
+		asked = 0
+		clear(applied)
+		// There is no Secret that leads to the hub, so that it fails to connect.
+		_, err := c.renewAfter(t.Context(), cm, fmt.Errorf("the removal fails: %w", failure))
+		if (err != nil) != test.reached || asked > 0 || applied[fleet.SecretWorkServing] == nil {
+			t.Errorf("%s, after a removal: %v, renewed %d objects", name, err, len(applied))
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/apply/problem"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -115,9 +113,7 @@ var degradations = []degradation{
 
 // components reports on the Deployments that conditions are about, as they are, whether or not the spec could be applied. get reads one of
 // them. It returns when to look again: why a pod does not run may change without an event.
-func (r *report) components(
-	ctx context.Context, reader client.Reader, get func(context.Context, types.NamespacedName) (*appsv1.Deployment, error),
-) (due time.Duration) {
+func (r *report) components(ctx context.Context, reader client.Reader, get frame.GetDeployment) (due time.Duration) {
 	for _, d := range degradations {
 		condition := metav1.Condition{Type: d.condition, Status: metav1.ConditionFalse, Reason: d.functional, Message: d.works}
 		live, err := get(ctx, types.NamespacedName{Namespace: namespaceOf(r.cm), Name: r.cm.Name + "-" + d.component})
@@ -165,9 +161,4 @@ func (r *report) migrated(left string, err error) error {
 	}
 	r.set(condition)
 	return err
-}
-
-// ready reports whether the live Deployment is what was applied, and runs.
-func ready(live, applied *appsv1.Deployment) bool {
-	return live.UID == applied.UID && live.Generation >= applied.Generation && problem.RolledOut(live)
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
@@ -108,8 +109,9 @@ func (f *Flags) Run(ctx context.Context, namespace string, options ctrl.Options,
 	config.UserAgent = f.UserAgent
 	options.Controller.ReconciliationTimeout = reconcileTimeout
 	if !f.withoutElection {
-		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, f.Lease, namespace
-		options.LeaderElectionReleaseOnCancel = true
+		if err := leaderelection.ForManager(&options, config, namespace, f.Lease); err != nil {
+			return err
+		}
 	}
 	manager, err := ctrl.NewManager(config, options)
 	if err != nil {

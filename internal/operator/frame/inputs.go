@@ -104,17 +104,29 @@ func (o *Operator) RenewedKubeconfigs(ctx context.Context, cluster *apply.Cluste
 	return o.Kubeconfigs(ctx, cluster, access, there)
 }
 
-// IsOwn reports whether a cluster is that of the operator. secret is the name of the Secret that leads to it.
+// answerTimeout is how long a cluster may take to answer the first request of a reconcile: with a connection that it does not close, one
+// that is gone would keep the request for longer, and with it a reconcile of another custom resource.
+const answerTimeout = 10 * time.Second
+
+// IsOwn reports whether a cluster, which has to answer soon, is that of the operator. secret is the name of the Secret that leads to it.
 func (o *Operator) IsOwn(ctx context.Context, other *apply.Cluster, secret string) (bool, error) {
-	uids := [2]types.UID{}
-	for i, cluster := range []*apply.Cluster{o.Management, other} {
-		system := &corev1.Namespace{}
-		if err := cluster.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", secret, err)
+	own, err := clusterUID(ctx, o.Management)
+	if err == nil {
+		answered, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		var uid types.UID
+		if uid, err = clusterUID(answered, other); err == nil {
+			return own != "" && own == uid, nil
 		}
-		uids[i] = system.UID
 	}
-	return uids[0] != "" && uids[0] == uids[1], nil
+	return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", secret, err)
+}
+
+// clusterUID tells clusters apart; it is empty for one that does not say.
+func clusterUID(ctx context.Context, cluster *apply.Cluster) (types.UID, error) {
+	system := &corev1.Namespace{}
+	err := cluster.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system)
+	return system.UID, client.IgnoreNotFound(err)
 }
 
 // CopyOf is the Secret in another namespace.

@@ -76,6 +76,8 @@ type Kind struct {
 	Optional []schema.GroupVersionKind
 	// Watches are those of the cache of the manager, besides those of [Watches].
 	Watches []rights.Watch
+	// Namespaces are those in which a custom resource depends on Secrets and ConfigMaps, besides that of the operator.
+	Namespaces func(client.Object) []string
 	// Shared is called when an object changes that is part of no single custom resource.
 	Shared func()
 }
@@ -94,8 +96,9 @@ type Operator struct {
 	Changed *Source
 
 	kind schema.GroupVersionKind
-	// label is that of [Kind].
-	label string
+	// label and namespaces are those of [Kind].
+	label      string
+	namespaces func(client.Object) []string
 	// missing are the watches that are not permitted.
 	missing  []rights.Watch
 	recorder events.EventRecorder
@@ -183,9 +186,10 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options, kind Kind) (*Op
 		return nil, err
 	}
 	o := &Operator{Options: options, Client: rights.WithoutWatches(mgr.GetClient(), mgr.GetAPIReader(), missing), Access: mgr.GetConfig(),
-		Changed: &Source{}, kind: kind.GroupVersionKind, label: kind.Label, missing: missing, recorder: mgr.GetEventRecorder(kind.FieldManager)}
+		Changed: &Source{}, kind: kind.GroupVersionKind, label: kind.Label, namespaces: kind.Namespaces, missing: missing,
+		recorder: mgr.GetEventRecorder(kind.FieldManager)}
 	o.Secrets = NewSecrets(ctx, core, reviewer, func(name types.NamespacedName) {
-		o.addAll(ctx)
+		o.add(ctx, o.dependsOn(name.Namespace))
 		if name.Namespace == o.Namespace {
 			kind.Shared()
 		}
@@ -202,7 +206,7 @@ func (o *Operator) connect(ctx context.Context, mgr ctrl.Manager, kind Kind) (er
 				o.Changed.Add(installation)
 				return
 			}
-			o.addAll(ctx)
+			o.add(ctx, every)
 			kind.Shared()
 		}}
 	if o.Management, err = apply.NewCluster(mgr.GetConfig(), options); err != nil {
@@ -216,7 +220,10 @@ func (o *Operator) connect(ctx context.Context, mgr ctrl.Manager, kind Kind) (er
 // Controller returns a builder of the controller of the custom resources: they are reconciled when they or what they depend on changes.
 // atOnce are reconciled at a time.
 func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Object, atOnce int) *ctrl.Builder {
-	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return o.all(ctx) })
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return o.those(ctx, every) })
+	dependent := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, input client.Object) []reconcile.Request {
+		return o.those(ctx, o.dependsOn(input.GetNamespace()))
+	})
 	operator := ctrl.NewControllerManagedBy(mgr).Named(name).
 		For(resource, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
@@ -224,13 +231,11 @@ func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Obj
 		Watches(resource, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(o.Changed).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter(), MaxConcurrentReconciles: atOnce})
-	for kind, input := range map[schema.GroupVersionKind]client.Object{
-		corev1.SchemeGroupVersion.WithKind("Node"):      &corev1.Node{},
-		corev1.SchemeGroupVersion.WithKind("ConfigMap"): &corev1.ConfigMap{},
-	} {
-		if o.Watched(kind) {
-			operator.Watches(input, all, builder.WithPredicates(nodeChanged))
-		}
+	if o.Watched(corev1.SchemeGroupVersion.WithKind("Node")) {
+		operator.Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged))
+	}
+	if o.Watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+		operator.Watches(&corev1.ConfigMap{}, dependent)
 	}
 	if o.Watched(corev1.SchemeGroupVersion.WithKind("Pod")) {
 		operator.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(o.ofPod))
@@ -246,15 +251,25 @@ func (o *Operator) ofPod(_ context.Context, pod client.Object) []reconcile.Reque
 // Watched reports whether the cache of the manager has a kind.
 func (o *Operator) Watched(kind schema.GroupVersionKind) bool { return rights.Watched(o.missing, kind) }
 
-// all are all custom resources: there are a few.
-func (o *Operator) all(ctx context.Context) (requests []reconcile.Request) {
+// every chooses all custom resources.
+func every(client.Object) bool { return true }
+
+// dependsOn chooses the custom resources that depend on the Secrets and ConfigMaps in a namespace: all on those in that of the operator.
+func (o *Operator) dependsOn(namespace string) func(client.Object) bool {
+	return func(resource client.Object) bool {
+		return namespace == o.Namespace || slices.Contains(o.namespaces(resource), namespace)
+	}
+}
+
+// those are the custom resources that are chosen, of a few.
+func (o *Operator) those(ctx context.Context, chosen func(client.Object) bool) (requests []reconcile.Request) {
 	empty, err := o.Client.Scheme().New(o.kind.GroupVersion().WithKind(o.kind.Kind + "List"))
 	list, isList := empty.(client.ObjectList)
 	if err != nil || !isList || o.Client.List(ctx, list) != nil {
 		return nil // once the list is known, all of them are reconciled
 	}
 	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if resource, isObject := item.(client.Object); isObject {
+		if resource, isObject := item.(client.Object); isObject && chosen(resource) {
 			requests = append(requests, Request(resource.GetName()))
 		}
 		return nil
@@ -262,11 +277,12 @@ func (o *Operator) all(ctx context.Context) (requests []reconcile.Request) {
 	return requests
 }
 
-func (o *Operator) addAll(ctx context.Context) {
+// add enqueues the custom resources that are chosen.
+func (o *Operator) add(ctx context.Context, chosen func(client.Object) bool) {
 	if !o.Changed.started() {
 		return
 	}
-	for _, request := range o.all(ctx) {
+	for _, request := range o.those(ctx, chosen) {
 		o.Changed.Add(request.Name)
 	}
 }

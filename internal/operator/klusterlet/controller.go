@@ -66,54 +66,62 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	due, err := c.applyAll(ctx, r, l)
+	p, due, err := c.applyAll(ctx, r, l)
 	if err != nil {
 		running, _, listErr := c.running(ctx, l)
-		r.deployments(ctx, c, running)
+		r.deployments(ctx, c.Client, c.Management.Deployment, running)
 		return 0, errors.Join(err, listErr)
 	}
-	r.deployments(ctx, c, l)
-	if err := frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version); err != nil {
+	r.deployments(ctx, c.Client, c.Management.Deployment, l)
+	if err := c.recordInstalled(ctx, k, p, c.Management.Deployment); err != nil {
 		return due, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	return due, nil
 }
 
+// recordInstalled records the version of the operator once the agent runs as planned: its Deployments and pods have events until then.
+func (c *Controller) recordInstalled(ctx context.Context, k *operatorv1.Klusterlet, p plan, get frame.GetDeployment) error {
+	rolling, err := frame.Rolling(ctx, c.Client, get, p.deployments...)
+	if err != nil || len(rolling) > 0 {
+		return err
+	}
+	return frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+}
+
 // refusal says why nothing of the Klusterlet may be installed, with the reason for its condition. The error is why it cannot be found out.
 func (c *Controller) refusal(ctx context.Context, l layout) (reason string, refused, err error) {
-	collision, collisionErr := c.checkCollision(ctx, l)
-	used, usedErr := c.checkAgentNamespace(ctx, l)
-	if refused = errors.Join(validate(l.klusterlet), collision, used); refused != nil {
+	used, err := c.checkAgentNamespace(ctx, l)
+	if refused = errors.Join(validate(l.klusterlet), used); refused != nil {
 		return fleet.ReasonKlusterletApplyFailed, refused, nil
 	}
-	if err := errors.Join(collisionErr, usedErr); err != nil {
+	if err != nil {
 		return "", nil, err
 	}
 	return frame.ReasonVersionRefused, c.CheckUpgrade(l.klusterlet), nil
 }
 
-// applyAll makes what the Klusterlet describes, from the connection of its agent to the hub on. It reports what fails, and returns how long
-// nothing is due.
-func (c *Controller) applyAll(ctx context.Context, r *report, l layout) (time.Duration, error) {
+// applyAll makes what the Klusterlet describes, from the connection of its agent to the hub on. It reports what fails, and returns what is
+// planned, and how long nothing is due.
+func (c *Controller) applyAll(ctx context.Context, r *report, l layout) (p plan, due time.Duration, err error) {
 	due, connection, err := c.connection(ctx, l)
 	if err != nil {
-		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+		return plan{}, 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	r.connection(ctx, connection)
 	in, err := c.inputs(ctx, l)
 	if err != nil {
-		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+		return plan{}, 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	before, err := c.former(ctx, l, connection)
 	if err != nil {
-		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+		return plan{}, 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	p := planFor(l, in)
+	p = planFor(l, in)
 	next, err := c.apply(ctx, r, l, p, before)
 	if err != nil {
-		return 0, err
+		return plan{}, 0, err
 	}
-	return retry.Soonest(due, next), r.applied(c.Management.Scheme, p, before)
+	return p, retry.Soonest(due, next), r.applied(c.Management.Scheme, p, before)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the

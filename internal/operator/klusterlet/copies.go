@@ -110,7 +110,8 @@ func registerCopies(mgr ctrl.Manager, c *Controller, changed *frame.Source) erro
 		operator.Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
 	}
 	if c.Watched(configMaps) {
-		operator.Watches(&corev1.ConfigMap{}, one)
+		source := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == c.Namespace })
+		operator.Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(source))
 	}
 	return operator.Complete(retry.Conflicts(copies{c}))
 }

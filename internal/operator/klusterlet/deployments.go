@@ -239,9 +239,7 @@ func (l layout) registrationFlags() (flags []string) {
 	flags = append(flags, addOnFlags(registration.AddOnKubeClientRegistrationDriver)...)
 	if claims := registration.ClusterClaimConfiguration; claims != nil {
 		flags = append(flags, fmt.Sprintf("--max-custom-cluster-claims=%d", claims.MaxCustomClusterClaims))
-		if len(claims.ReservedClusterClaimSuffixes) > 0 {
-			flags = append(flags, "--reserved-cluster-claim-suffixes="+strings.Join(claims.ReservedClusterClaimSuffixes, ","))
-		}
+		flags = append(flags, workload.ListFlag("--reserved-cluster-claim-suffixes", claims.ReservedClusterClaimSuffixes...)...)
 	}
 	return flags
 }

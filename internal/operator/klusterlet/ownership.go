@@ -22,57 +22,64 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/namespaceuse"
 )
 
-// checkCollision refuses a Klusterlet if another one already runs its agents in the namespace: they would take each other's credentials.
-// The operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet. The error is why it is not known.
-func (c *Controller) checkCollision(ctx context.Context, l layout) (refused, err error) {
+// checkAgentNamespace refuses a Klusterlet if the namespace for its agents has another use: it is deleted with the Klusterlet, and the
+// agents of two would take each other's credentials. An agent that runs in its own namespace goes on if that gets another use, and leaves
+// it there in the end. The error is why it is not known.
+func (c *Controller) checkAgentNamespace(ctx context.Context, l layout) (refused, err error) {
 	if l.agents == c.Namespace {
 		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent",
 			l.agents), nil
 	}
+	use, own, err := c.useOf(ctx, l, c.Management.Client, l.agents)
+	if err == nil && use == "" && !own {
+		use, err = c.claimOf(ctx, l)
+	}
+	switch {
+	case err != nil || use == "":
+		return nil, err
+	case l.hosted:
+		return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
+			"agents of a hosted Klusterlet run in the namespace of its name, which has another use: it %s; choose another name", use), nil
+	default:
+		return fmt.Errorf("the namespace %s %s: choose another spec.namespace", l.agents, use), nil
+	}
+}
+
+// claimOf says, as the rest of a sentence about the namespace for the agents, which no Klusterlet has yet, which older one wants it; empty
+// if none does.
+func (c *Controller) claimOf(ctx context.Context, l layout) (string, error) {
 	all := &operatorv1.KlusterletList{}
 	if err := c.Client.List(ctx, all); err != nil {
-		return nil, fmt.Errorf("list Klusterlets: %w", err)
+		return "", fmt.Errorf("list Klusterlets: %w", err)
 	}
 	for i := range all.Items {
 		other := &all.Items[i]
 		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && frame.Older(other, l.klusterlet) {
-			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name,
-				l.agents), nil
+			return fmt.Sprintf("is to be that of Klusterlet %s, which is older", other.Name), nil
 		}
 	}
-	return nil, nil
-}
-
-// checkAgentNamespace refuses a Klusterlet if the namespace for hosted agents, which is deleted with it, has another use. An agent that
-// runs in it already goes on, and leaves the namespace there in the end. The error is why it is not known.
-func (c *Controller) checkAgentNamespace(ctx context.Context, l layout) (refused, err error) {
-	if !l.hosted {
-		return nil, nil // see checkNamespaceOwner
-	}
-	use, err := c.useOf(ctx, l, c.Management.Client, l.agents)
-	if err != nil || use == "" {
-		return nil, err
-	}
-	return invalid(field.NewPath("metadata", "name"), l.klusterlet.Name,
-		"agents of a hosted Klusterlet run in the namespace of its name, which has another use: it %s; choose another name", use), nil
+	return "", nil
 }
 
 // checkNamespaceOwner is an error if the namespace of the service accounts on the managed cluster has another use: it would be deleted with
 // the Klusterlet.
 func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed client.Client) error {
-	use, err := c.useOf(ctx, l, managed, l.accounts)
+	use, _, err := c.useOf(ctx, l, managed, l.accounts)
 	if err != nil || use == "" {
 		return err
 	}
 	return fmt.Errorf("the namespace %s on the managed cluster %s: choose another spec.namespace", l.accounts, use)
 }
 
-// checkManaged is an error if what the Klusterlet has on the managed cluster may be that of others. A hosted agent that runs already gets
-// tokens in time all the same.
+// checkManaged is an error if what a hosted Klusterlet has on the managed cluster may be that of others. An agent that runs already gets
+// tokens in time all the same. Of others, the accounts are where the agents run: see checkAgentNamespace.
 func (c *Controller) checkManaged(ctx context.Context, l layout, managed managedCluster) error {
+	if !l.hosted {
+		return nil
+	}
 	refused := errors.Join(c.checkNamespaceOwner(ctx, l, managed.Client), c.checkNamesake(ctx, l, managed.Cluster))
-	if refused == nil || !l.hosted {
-		return refused
+	if refused == nil {
+		return nil
 	}
 	return errors.Join(refused, c.renewTokens(ctx, l, managed))
 }
@@ -132,31 +139,31 @@ func (c *Controller) hasNamesake(ctx context.Context, l layout, managed *apply.C
 	}
 }
 
-// useOf says, as the rest of a sentence about a namespace, what that is for besides the Klusterlet; empty if for nothing else. What a
-// Klusterlet that is gone has left can be taken over.
-func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client, name string) (string, error) {
+// useOf says, as the rest of a sentence about a namespace, what that is for besides the Klusterlet; empty if for nothing else, or if the
+// Klusterlet has it as its own already. What a Klusterlet that is gone has left can be taken over.
+func (c *Controller) useOf(ctx context.Context, l layout, cluster client.Client, name string) (use string, own bool, err error) {
 	namespace := &corev1.Namespace{}
 	if err := cluster.Get(ctx, types.NamespacedName{Name: name}, namespace); err != nil {
-		return "", client.IgnoreNotFound(err)
+		return "", false, client.IgnoreNotFound(err)
 	}
 	if l.owns(namespace) {
-		return "", nil
+		return "", true, nil
 	}
 	owner := namespace.Labels[fleet.LabelKlusterlet]
 	if use, err := otherUse(ctx, cluster, namespace); use != "" || err != nil || owner == "" {
-		return use, err
+		return use, false, err
 	}
 	// The Klusterlet may be one of this operator, or be installed on the managed cluster.
 	for _, at := range []client.Client{c.Client, cluster} {
 		found, err := findKlusterlet(ctx, at, owner)
 		if err != nil {
-			return "", fmt.Errorf("find out whether the namespace %s is still that of Klusterlet %s: %w", name, owner, err)
+			return "", false, fmt.Errorf("find out whether the namespace %s is still that of Klusterlet %s: %w", name, owner, err)
 		}
 		if found != nil {
-			return "is that of Klusterlet " + owner, nil
+			return "is that of Klusterlet " + owner, false, nil
 		}
 	}
-	return "", nil
+	return "", false, nil
 }
 
 // owns reports whether a namespace is that of the Klusterlet. Open Cluster Management does not label that of hosted agents as one of a

@@ -294,6 +294,25 @@ func TestPullSecret(t *testing.T) {
 	}
 }
 
+// KL-20: an agent has the suffixes that the spec has, whatever is in them.
+func TestReservedSuffixes(t *testing.T) {
+	t.Parallel()
+	for want, suffixes := range map[string][]string{"": nil, "x.io,y.io": {"x.io", "y.io"}, `"x,y","""z"""`: {"x,y", `"z"`}} {
+		k := klusterletWith(operatorv1.InstallModeDefault)
+		k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{
+			ClusterClaimConfiguration: &operatorv1.ClusterClaimConfiguration{ReservedClusterClaimSuffixes: suffixes}}
+		got := ""
+		for _, flag := range layoutOf(k).registrationFlags() {
+			if value, found := strings.CutPrefix(flag, "--reserved-cluster-claim-suffixes="); found {
+				got = value
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", suffixes, got, want)
+		}
+	}
+}
+
 // KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. Policies let agents reach every
 // port by UDP, for DNS, and by TCP: networks apply them behind Services and NodePorts, where the port is another one than clients name.
 func TestNetworkPolicies(t *testing.T) {

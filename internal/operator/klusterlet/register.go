@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -24,8 +25,9 @@ import (
 // sharedInstallation is the installation of what all Klusterlets of a cluster share.
 const sharedInstallation = ""
 
-// atOnce is how many Klusterlets are reconciled at a time: a managed cluster that does not answer must not block the others.
-const atOnce = 4
+// atOnce is how many Klusterlets are reconciled at a time: managed clusters that do not answer, each of which takes one for some seconds
+// whenever it is tried, must not block the others.
+const atOnce = 16
 
 // managedKinds are those of the objects on a managed cluster, in the order in which they are deleted.
 func managedKinds() []schema.GroupVersionKind {
@@ -50,6 +52,17 @@ func ManagerOptions(namespace string) ctrl.Options {
 	return options
 }
 
+// namespacesOf are those in which a Klusterlet has Secrets and ConfigMaps: for its agents, now and before, and the kubeconfig of a hosted
+// one.
+func namespacesOf(resource client.Object) []string {
+	k, isKlusterlet := resource.(*operatorv1.Klusterlet)
+	if !isKlusterlet {
+		return nil
+	}
+	l := layoutOf(k)
+	return []string{l.agents, l.accounts, k.Annotations[annotationAgentNamespace], k.Name}
+}
+
 var (
 	namespaces = corev1.SchemeGroupVersion.WithKind("Namespace")
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
@@ -66,6 +79,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		FieldManager:     fleet.KlusterletOperatorUserAgent,
 		Elsewhere:        managedKinds(),
 		Watches:          []rights.Watch{{GroupVersionKind: namespaces}, {GroupVersionKind: configMaps, Name: fleet.ConfigMapHubConnection}},
+		Namespaces:       namespacesOf,
 		Shared:           func() { copies.Add(copiesRequest) },
 	})
 	if err != nil {

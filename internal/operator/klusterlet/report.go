@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -99,11 +100,11 @@ func (r *report) applied(scheme *runtime.Scheme, p plan, before former) error {
 	return nil
 }
 
-// deployments reports how the Deployments of the agents do.
-func (r *report) deployments(ctx context.Context, c *Controller, l layout) {
+// deployments reports how the Deployments of the agents do. get reads one of them.
+func (r *report) deployments(ctx context.Context, reader client.Reader, get frame.GetDeployment, l layout) {
 	var states []deploymentState
 	for _, name := range l.deploymentNames() {
-		states = append(states, c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: name}))
+		states = append(states, stateOf(ctx, reader, get, types.NamespacedName{Namespace: l.agents, Name: name}))
 	}
 	r.set(degraded(fleet.ConditionRegistrationDesiredDegraded, states[0]))
 	r.set(degraded(fleet.ConditionWorkDesiredDegraded, states[len(states)-1]))
@@ -115,21 +116,18 @@ type deploymentState struct {
 	key types.NamespacedName
 	// err is why it could not be read.
 	err error
-	// desired and available are numbers of pods, and problem is why some are missing.
+	// desired and available are numbers of pods, and problem is why some are missing, or are former ones.
 	desired, available int32
 	problem            string
 }
 
-func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploymentState {
-	deployment, err := c.Management.Deployment(ctx, key)
+func stateOf(ctx context.Context, reader client.Reader, get frame.GetDeployment, key types.NamespacedName) deploymentState {
+	deployment, err := get(ctx, key)
 	if err != nil {
 		return deploymentState{key: key, err: err}
 	}
-	state := deploymentState{key: key, desired: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas}
-	if state.available < state.desired {
-		state.problem = frame.Problem(ctx, c.Client, deployment)
-	}
-	return state
+	return deploymentState{key: key, desired: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas,
+		problem: frame.RolloutProblem(ctx, reader, deployment)}
 }
 
 func degraded(kind string, state deploymentState) metav1.Condition {

@@ -28,7 +28,7 @@ func (c *Controller) observe(ctx context.Context, r *report, l layout) (due time
 // observeRunning does so with all Deployments of the agent.
 func (c *Controller) observeRunning(ctx context.Context, r *report, l layout, deployments []client.Object) (due time.Duration, err error) {
 	running, installed := l.running(deployments)
-	r.deployments(ctx, c, running)
+	r.deployments(ctx, c.Client, c.Management.Deployment, running)
 	if !installed {
 		return refusedInterval, nil // the namespace, with what is in it, may be that of another agent
 	}

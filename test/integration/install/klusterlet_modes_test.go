@@ -339,12 +339,12 @@ func TestKlusterletInvalid(t *testing.T) {
 	awaitKlusterlet(t, c, first.Name, "Applied=True/KlusterletApplied")
 	second.CreationTimestamp = metav1.Time{}
 	framework.Create(t, c, second)
-	env.Eventually(t, func(ctx context.Context) error { // in the same second, the name decides
+	env.Eventually(t, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
 			return err
 		}
 		message := conditionOf(second, fleet.ConditionApplied).Message
-		if !strings.Contains(message, "the agent of Klusterlet kl-first runs in the namespace") {
+		if !strings.Contains(message, "is that of Klusterlet kl-first: choose another spec.namespace") {
 			return errors.New(message)
 		}
 		return nil
@@ -404,6 +404,15 @@ func TestKlusterletFailures(t *testing.T) {
 	})
 	awaitKlusterletMessage(t, c, name, fleet.ConditionRegistrationDesiredDegraded, fleet.ReasonUnavailablePods, "it cannot be scheduled")
 	awaitKlusterletMessage(t, c, name, fleet.ConditionAvailable, fleet.ReasonNoAvailablePods, "it cannot be scheduled")
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Spec.NodePlacement = operatorv1.NodePlacement{} })
+	awaitKlusterlet(t, c, name, "RegistrationDesiredDegraded=False/DeploymentsFunctional", "Applied=True/KlusterletApplied")
+
+	// A new pod that does not start leaves that of before running.
+	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) {
+		k.Spec.NodePlacement.NodeSelector = map[string]string{"nowhere": "true"}
+	})
+	awaitKlusterletMessage(t, c, name, fleet.ConditionRegistrationDesiredDegraded, fleet.ReasonUnavailablePods,
+		"has not rolled out: pod")
 	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) { k.Spec.NodePlacement = operatorv1.NodePlacement{} })
 	awaitKlusterlet(t, c, name, "RegistrationDesiredDegraded=False/DeploymentsFunctional", "Applied=True/KlusterletApplied")
 

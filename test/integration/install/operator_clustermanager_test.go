@@ -760,6 +760,33 @@ func (i *installed) testRemovalWithoutCRDs(t *testing.T) {
 		t.Errorf("annotations %v, labels %v: %v", crd.Annotations, crd.Labels, err)
 	}
 	i.awaitGone(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceHub}})
+	i.awaitAddOns(t, apiextensionsv1.NoneConverter, "v1alpha1") // no webhook converts them any more
+	if err := i.List(t.Context(), &addonv1alpha1.ManagedClusterAddOnList{}); err != nil {
+		t.Error(err)
+	}
+	framework.Create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}})
+	i.awaitAddOns(t, apiextensionsv1.WebhookConverter, "v1alpha1", "v1beta1")
+}
+
+// awaitAddOns waits until add-ons are converted like that, and served in these versions.
+func (i *installed) awaitAddOns(t *testing.T, conversion apiextensionsv1.ConversionStrategyType, versions ...string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := i.Get(ctx, types.NamespacedName{Name: "managedclusteraddons.addon.open-cluster-management.io"}, crd); err != nil {
+			return err
+		}
+		var served []string
+		for _, version := range crd.Spec.Versions {
+			if version.Served {
+				served = append(served, version.Name)
+			}
+		}
+		if crd.Spec.Conversion.Strategy != conversion || !slices.Equal(served, versions) {
+			return fmt.Errorf("the conversion is %s, the versions are %v", crd.Spec.Conversion.Strategy, served)
+		}
+		return nil
+	})
 }
 
 // CM-03, CM-04, CM-18, CM-24
