@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/secureserving"
@@ -61,7 +62,9 @@ func (f *addOnControllersFlags) run(ctx context.Context, controllers hub.Options
 	options := hub.ManagerOptions(controllers)
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect {
-		electLeader(&options, f.leaseNamespace, controllers.Groups)
+		if err := leaderelection.ForManager(&options, client, f.leaseNamespace, leaseOf(controllers.Groups)); err != nil {
+			return err
+		}
 	}
 	bounds, err := f.tls.Apply()
 	if err != nil {

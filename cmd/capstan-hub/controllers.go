@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -112,7 +113,9 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	options := hub.ManagerOptions(controllers)
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect && !f.hub.withoutElection {
-		electLeader(&options, f.leaseNamespace, controllers.Groups)
+		if err := leaderelection.ForManager(&options, client, f.leaseNamespace, leaseOf(controllers.Groups)); err != nil {
+			return err
+		}
 	}
 	if f.debug.TLS, err = f.tls.Apply(); err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/hub/registration/importer"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement"
@@ -347,7 +348,9 @@ func inProcess(o hub.Options, withoutElection bool) controlplane.ControllersFunc
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}
 		if elect && !withoutElection {
-			electLeader(&options, systemNamespace, o.Groups)
+			if err := leaderelection.ForManager(&options, client, systemNamespace, leaseOf(o.Groups)); err != nil {
+				return err
+			}
 		}
 		manager, err := newManager(client, options, o)
 		if err != nil {
@@ -374,14 +377,6 @@ func leaseOf(groups []string) string {
 		return leaderLease
 	}
 	return strings.Join(append([]string{leaderLease}, slices.Sorted(slices.Values(groups))...), "-")
-}
-
-func electLeader(options *ctrl.Options, namespace string, groups []string) {
-	options.LeaderElection = true
-	options.LeaderElectionID = leaseOf(groups)
-	options.LeaderElectionNamespace = namespace
-	// The process ends with the manager, so that giving the lease back is safe and the next one need not wait for it.
-	options.LeaderElectionReleaseOnCancel = true
 }
 
 // onStart is called once the manager's caches are filled, whether or not this process leads.

@@ -184,7 +184,7 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 		handler = lasting.Handler(watches.Handler(handler), c.Authorization.Authorizer, c.Serializer)
 		handler = refusals.suspension.Handler(handler, c.Serializer)
 		handler = scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer)
-		return scope.KeepSender(stock(handler, c))
+		return refusals.wait.Handler(scope.KeepSender(stock(handler, c)), c.Authentication.Authenticator, c.Serializer)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,15 +79,17 @@ func user(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
 }
 
-// ensureNamespaces creates the namespaces that the hub's objects are in, before anything is put there.
-func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
+// ensureNamespaces creates namespaces that the hub's objects are in, before anything is put there. It fails while one is being deleted:
+// that takes nothing new, and loses what it has.
+func ensureNamespaces(ctx context.Context, client kubernetes.Interface, names ...string) error {
 	var jobs []func() error
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, fleet.NamespaceOperators,
-		fleet.NamespaceHub} {
+	for _, name := range names {
 		jobs = append(jobs, func() error {
-			_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+			live, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			} else if err == nil && live.DeletionTimestamp != nil {
+				err = errors.New("it is being deleted, and made again when it is gone; its status.conditions say what it waits for")
 			}
 			if err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("ensure namespace %s: %w", name, err)
@@ -98,6 +101,9 @@ func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
 }
 
 func ensureBootstrapServiceAccount(ctx context.Context, client kubernetes.Interface) error {
+	if err := ensureNamespaces(ctx, client, fleet.NamespaceOperators); err != nil {
+		return err
+	}
 	accounts := client.CoreV1().ServiceAccounts(fleet.NamespaceOperators)
 	_, err := accounts.Get(ctx, fleet.ServiceAccountBootstrap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -144,6 +150,9 @@ func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url str
 
 // ensureHubInfo publishes what this hub runs. With several on one storage it is what the last one to start runs.
 func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[string]string) error {
+	if err := ensureNamespaces(ctx, client, fleet.NamespaceHub); err != nil {
+		return err
+	}
 	maps := client.CoreV1().ConfigMaps(fleet.NamespaceHub)
 	err := retry.OnRace(func() error {
 		published, err := maps.Get(ctx, fleet.ConfigMapHubInfo, metav1.GetOptions{})

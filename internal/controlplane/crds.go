@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -130,7 +130,17 @@ func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensions
 		return len(missing) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for discovery to have all kinds, missing %v: %w", slices.Collect(maps.Keys(missing)), err)
+		return fmt.Errorf("wait for discovery to have all kinds, missing %s: %w", inOrder(missing), err)
 	}
 	return nil
+}
+
+// inOrder lists kinds always in the same order: a message that stays the same is reported once.
+func inOrder(kinds map[schema.GroupVersionResource]bool) string {
+	var names []string
+	for kind := range kinds {
+		names = append(names, kind.Resource+"."+kind.Version+"."+kind.Group)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -155,5 +156,18 @@ func TestKindIsNotServedYet(t *testing.T) {
 	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(want), live))
 	if len(live.Spec.Versions) != len(want.Spec.Versions) || slices.Contains(live.Status.StoredVersions, "v0") {
 		t.Errorf("it has %d versions and objects may be stored in %v", len(live.Spec.Versions), live.Status.StoredVersions)
+	}
+}
+
+// A hub reports which kinds are missing once, and so names them in the same order each time.
+func TestMissingKindsAreInOrder(t *testing.T) {
+	t.Parallel()
+	missing := map[schema.GroupVersionResource]bool{}
+	for _, version := range []string{"v3", "v1", "v5", "v2", "v4"} {
+		missing[schema.GroupVersionResource{Group: "tests.test", Version: version, Resource: "tests"}] = true
+	}
+	const want = "tests.v1.tests.test, tests.v2.tests.test, tests.v3.tests.test, tests.v4.tests.test, tests.v5.tests.test"
+	if got := inOrder(missing); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -91,7 +91,9 @@ func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	tokens := tokencache.New(forTheirAPI{uncached}, false, delegationTTL, delegationTTL)
+	// A token for their API is for that of the hub, too, and for nothing else. The cache, which comes last, keeps what is for whom apart.
+	forOurs := authenticator.WrapAudienceAgnosticToken(info.APIAudiences, forTheirAPI{uncached})
+	tokens := tokencache.New(forOurs, false, delegationTTL, delegationTTL)
 	theirs := union.New(
 		x509.NewDynamic(u.clientCA.VerifyOptions, x509.CommonNameUserConversion),
 		bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))

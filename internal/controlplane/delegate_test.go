@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/apis/authentication"
+	"k8s.io/kubernetes/pkg/registry/authentication/tokenreview"
 )
 
 // SC-15: the hosting cluster reviews tokens the hub does not know, has ten seconds to answer, and gets a review once in
@@ -42,11 +45,11 @@ func TestUsersOfTheHostingCluster(t *testing.T) {
 			"status":{"authenticated":true,"audiences":["their API"],"user":{"username":"theirs"}}}`)
 		return answer.Result(), err
 	}
-	info := genericapiserver.AuthenticationInfo{Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool,
-		error) {
+	ours := authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		known := r.Header.Get("Authorization") == "Bearer ours"
 		return &authenticator.Response{User: &authenticationuser.DefaultInfo{Name: "ours"}}, known, nil
-	})}
+	})
+	info := genericapiserver.AuthenticationInfo{APIAudiences: ofHub, Authenticator: ours}
 	must(t, hostedBy(t, hosting).join(&info))
 	for _, name := range []string{"ours", "theirs", "theirs"} {
 		got, ok, err := authenticate(t, &info, name)
@@ -62,12 +65,65 @@ func TestUsersOfTheHostingCluster(t *testing.T) {
 	}
 }
 
+// SC-15: the hub reviews tokens of the hosting cluster, which are for its API alone, again and again with the same outcome.
+func TestReviewOfTheirTokens(t *testing.T) {
+	t.Parallel()
+	info := genericapiserver.AuthenticationInfo{APIAudiences: ofHub, Authenticator: knowsNobody}
+	must(t, reviewedAs(t, authenticationv1.UserInfo{Username: "theirs"}).join(&info))
+	reviews := tokenreview.NewREST(info.Authenticator, info.APIAudiences)
+	for name, test := range map[string]struct {
+		asked []string
+		want  []string
+	}{
+		"for no audience":             {want: ofHub},
+		"for the hub":                 {asked: ofHub, want: ofHub},
+		"for the hub and for others":  {asked: []string{"others", ofHub[0]}, want: ofHub},
+		"for others":                  {asked: []string{"others"}},
+		"for the API of their server": {asked: []string{"their API"}},
+	} {
+		for range 2 { // the second answer is from the cache
+			answer, err := reviews.Create(t.Context(), &authentication.TokenReview{Spec: authentication.TokenReviewSpec{
+				Token: "theirs", Audiences: test.asked}}, nil, &metav1.CreateOptions{})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			status := answer.(*authentication.TokenReview).Status
+			if status.Authenticated != (test.want != nil) || !slices.Equal(status.Audiences, test.want) {
+				t.Errorf("%s: %+v, want the audiences %q", name, status, test.want)
+			}
+		}
+	}
+}
+
+// ofHub are the audiences of the hub.
+var ofHub = authenticator.Audiences{"the API of the hub"}
+
+// knowsNobody is a hub without users of its own.
+var knowsNobody = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
+
 // hostedBy are the users of a hosting cluster that answers reviews of tokens, and trusts no certificate.
 func hostedBy(t *testing.T, answer roundTripper) *hostingUsers {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://hosting.test", Transport: answer})
 	must(t, err)
 	return &hostingUsers{reviews: client.AuthenticationV1(), clientCA: noCA{}}
+}
+
+// reviewedAs are the users of a hosting cluster that knows everybody as the same one.
+func reviewedAs(t *testing.T, who authenticationv1.UserInfo) *hostingUsers {
+	t.Helper()
+	review, err := json.Marshal(authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
+		Status:   authenticationv1.TokenReviewStatus{Authenticated: true, User: who},
+	})
+	must(t, err)
+	return hostedBy(t, func(*http.Request) (*http.Response, error) {
+		answer := httptest.NewRecorder()
+		answer.Header().Set("Content-Type", "application/json")
+		_, err := answer.Write(review)
+		return answer.Result(), err
+	})
 }
 
 type noCA struct {
@@ -78,8 +134,7 @@ func (noCA) VerifyOptions() (x509.VerifyOptions, bool) { return x509.VerifyOptio
 
 func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token string) (*authenticator.Response, bool, error) {
 	t.Helper()
-	ofHub := authenticator.WithAudiences(t.Context(), authenticator.Audiences{"the API of the hub"})
-	request := httptest.NewRequestWithContext(ofHub, http.MethodGet, "/", http.NoBody)
+	request := httptest.NewRequestWithContext(authenticator.WithAudiences(t.Context(), ofHub), http.MethodGet, "/", http.NoBody)
 	request.Header.Set("Authorization", "Bearer "+token)
 	return info.Authenticator.AuthenticateRequest(request)
 }
@@ -106,15 +161,8 @@ func TestNamesOfTheHostingCluster(t *testing.T) {
 		t.Run(test.user, func(t *testing.T) {
 			t.Parallel()
 			who := authenticationv1.UserInfo{Username: test.user, Groups: strings.Fields(test.groups)}
-			answer := httptest.NewRecorder()
-			answer.Header().Set("Content-Type", "application/json")
-			must(t, json.NewEncoder(answer).Encode(authenticationv1.TokenReview{
-				TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"},
-				Status:   authenticationv1.TokenReviewStatus{Authenticated: true, User: who},
-			}))
-			nobody := authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) { return nil, false, nil })
-			info := genericapiserver.AuthenticationInfo{Authenticator: nobody}
-			must(t, hostedBy(t, func(*http.Request) (*http.Response, error) { return answer.Result(), nil }).join(&info))
+			info := genericapiserver.AuthenticationInfo{APIAudiences: ofHub, Authenticator: knowsNobody}
+			must(t, reviewedAs(t, who).join(&info))
 			got, ok, err := authenticate(t, &info, "theirs")
 			if err != nil || !ok {
 				t.Fatalf("%t, %v", ok, err)

@@ -83,7 +83,7 @@ func (o *Options) findAddress(ctx context.Context) (address, error) {
 	if o.Hosting != nil {
 		a.host, err = o.Hosting.externalHost(ctx)
 	} else {
-		a.host = routableHost(o.serving.BindAddress)
+		a.host = hostAt(o.serving.BindAddress)
 	}
 	return a, err
 }
@@ -98,15 +98,15 @@ func (o *Options) listenPort() int {
 
 // PeerAddress is HOST:PORT at which other hubs on the same etcd reach this one.
 func (o *Options) PeerAddress() string {
-	host := o.serving.BindAddress.String()
-	if o.serving.BindAddress.IsUnspecified() {
-		host = routableHost(o.serving.BindAddress)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(o.listenPort()))
+	return net.JoinHostPort(hostAt(o.serving.BindAddress), strconv.Itoa(o.listenPort()))
 }
 
-// routableHost is the first address of this machine that others can reach; on a machine without a network, its own.
-func routableHost(bind net.IP) string {
+// hostAt is the address at which a server is reached that listens at one: the same, but of all addresses the first that others can reach.
+// On a machine without a network, that is its own.
+func hostAt(bind net.IP) string {
+	if !bind.IsUnspecified() {
+		return bind.String()
+	}
 	host, err := utilnet.ResolveBindAddress(bind)
 	if err != nil {
 		return "127.0.0.1"
@@ -181,6 +181,12 @@ func (o *Options) serverNames(a address) []string {
 	} {
 		if name != a.host {
 			names = append(names, name)
+		}
+	}
+	if bind := o.serving.BindAddress; bind.IsLoopback() && a.host == bind.String() {
+		// Something on the machine may hand on TLS that comes for its address, as agents may know the hub by.
+		if machine, err := utilnet.ResolveBindAddress(bind); err == nil {
+			names = append(names, machine.String())
 		}
 	}
 	return names

@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -96,6 +97,64 @@ func TestHostedAddress(t *testing.T) {
 				t.Errorf("%s at port %d, want %s at 9443", got.url(), got.listen, c.want)
 			}
 		})
+	}
+}
+
+// SC-05: a hub beside a cluster publishes the address at which it listens, also if only its own machine reaches that, unless it has a
+// configured name.
+func TestAddressBesideACluster(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ bind, configured, want, wantPeer string }{
+		"this machine":       {bind: "127.0.0.1", want: "https://127.0.0.1:9443", wantPeer: "127.0.0.1:9443"},
+		"this machine, IPv6": {bind: "::1", want: "https://[::1]:9443", wantPeer: "[::1]:9443"},
+		"one address":        {bind: "192.0.2.7", want: "https://192.0.2.7:9443", wantPeer: "192.0.2.7:9443"},
+		"a name":             {bind: "127.0.0.1", configured: "hub.test", want: "https://hub.test:9443", wantPeer: "127.0.0.1:9443"},
+	} {
+		o := NewOptions()
+		o.serving.BindAddress = net.ParseIP(test.bind)
+		o.Config.APIServer = ocmconfig.APIServer{ExternalHostname: test.configured, Port: 9443}
+		got, err := o.findAddress(t.Context())
+		must(t, err)
+		if got.url() != test.want || o.PeerAddress() != test.wantPeer {
+			t.Errorf("%s: %s, and %s to others; want %s and %s", name, got.url(), o.PeerAddress(), test.want, test.wantPeer)
+		}
+	}
+	all := NewOptions()
+	got, err := all.findAddress(t.Context())
+	must(t, err)
+	if host := net.ParseIP(got.host); host == nil || host.IsUnspecified() {
+		t.Errorf("at all addresses, it publishes %q", got.host)
+	}
+}
+
+// SC-07: what hands on TLS to a hub that listens for its own machine alone may be reached at the address of the machine.
+func TestServerNamesOfALoopbackAddress(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bind, configured string
+		want             bool
+	}{
+		"this machine":                 {bind: "127.0.0.1", want: true},
+		"this machine, IPv6":           {bind: "::1", want: true},
+		"this machine, with a name":    {bind: "127.0.0.1", configured: "hub.test"},
+		"an address that is published": {bind: "192.0.2.7"},
+	} {
+		o := NewOptions()
+		o.serving.BindAddress = net.ParseIP(test.bind)
+		o.Config.APIServer.ExternalHostname = test.configured
+		a, err := o.findAddress(t.Context())
+		must(t, err)
+		family := net.IPv4zero
+		if o.serving.BindAddress.To4() == nil {
+			family = net.IPv6zero
+		}
+		machine, err := utilnet.ResolveBindAddress(family)
+		if err != nil {
+			t.Skipf("this machine has no address: %v", err)
+		}
+		if names := o.serverNames(a); names[0] != a.host || slices.Contains(names, machine.String()) != test.want {
+			t.Errorf("%s: %v; with %s: %t", name, names, machine, test.want)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ const logFile = "log"
 
 const (
 	// timeout is how long tests wait for one thing that must happen; they see it earlier.
-	timeout = time.Minute
+	timeout = 4 * time.Minute
 	// readyTimeout is how long a hub may take to be ready: it takes some seconds of CPU, and several tests start theirs at the same time.
 	readyTimeout = 2 * time.Minute
 )
@@ -127,6 +127,19 @@ type testHub struct {
 
 // startHub writes a configuration into dir, if there is none, and runs the hub until it is ready.
 func startHub(dir string, change func(*Options)) (*testHub, error) {
+	h, err := launchHub(dir, change)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.waitReady(); err != nil {
+		h.cancel()
+		return nil, errors.Join(err, <-h.done)
+	}
+	return h, nil
+}
+
+// launchHub does not wait.
+func launchHub(dir string, change func(*Options)) (*testHub, error) {
 	port, err := writeConfig(dir)
 	if err != nil {
 		return nil, err
@@ -142,10 +155,6 @@ func startHub(dir string, change func(*Options)) (*testHub, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &testHub{dir: dir, port: port, options: options, cancel: cancel, done: make(chan error, 1)}
 	go func() { h.done <- Run(ctx, options) }()
-	if err := h.waitReady(); err != nil {
-		cancel()
-		return nil, errors.Join(err, <-h.done)
-	}
 	return h, nil
 }
 

@@ -87,7 +87,8 @@ func uncached() (sizes []string) {
 }
 
 // kubeOptions configures the Kubernetes API server. Priority and fairness stays on, which the original control plane turns off: it is the
-// only limit on requests, also on those of the hub's own controllers.
+// only limit on the requests of agents and users. Administrators in system:masters are exempt, and so is the hub itself, whose controllers
+// are limited by their workers alone.
 func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Listener, a address) (*controlplaneoptions.Options, error) {
 	k := controlplaneoptions.NewOptions()
 

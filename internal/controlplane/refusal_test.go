@@ -10,10 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
 // refusal is the error of a hub that must not start.
@@ -133,6 +136,116 @@ func TestStorageIsMissing(t *testing.T) {
 	}
 	must(t, os.Rename(member+"-unmounted", member))
 	newHub(t, dir, onDisk)
+}
+
+// SC-06: a hub that has had keys refuses to start without them, until they are there again, or it is to make new ones.
+func TestKeysAreMissing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, newHub(t, dir, nil).stop())
+	data := filepath.Join(dir, "data")
+	keys, mark := certDir(data), newKeysFile(data)
+	must(t, os.Rename(keys, keys+"-unmounted"))
+	for range 2 { // a hub that refuses makes no keys
+		says(t, refusal(t, dir, nil), etcd.MemberDir(EtcdDirectory(data, "")), keys, mark, filepath.Join(dir, ocmconfig.FileName))
+	}
+	must(t, os.Rename(keys+"-unmounted", keys))
+	must(t, newHub(t, dir, nil).stop())
+	must(t, os.RemoveAll(keys))
+	must(t, os.WriteFile(mark, nil, 0o600))
+	must(t, newHub(t, dir, nil).stop())
+	must(t, os.RemoveAll(keys))
+	says(t, refusal(t, dir, nil), mark) // the file is for one start
+}
+
+// A hub makes keys if its storage has no objects, as after a first start that was killed, or if it is to make new ones.
+func TestFindKeys(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		objects string
+		file    string
+		refuses string
+	}{
+		"killed when there was a database": {},
+		"a hub":                            {objects: "/registry", file: "cert/client-ca.key"},
+		"a hub with one file of a key":     {objects: "/registry", file: "cert/kube-serviceaccount.crt"},
+		"a hub without its keys":           {objects: "/registry", file: "cert/ca-bundle/root-ca-bundle.crt", refuses: "none of its keys"},
+		"a hub that is to have new keys":   {objects: "/registry", file: "new-keys"},
+		"another prefix":                   {objects: "/registry/prod", refuses: "etcd.prefix"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := NewOptions()
+			o.Config = &ocmconfig.Config{DataDirectory: t.TempDir(), Etcd: ocmconfig.Etcd{Prefix: "/registry"}}
+			o.Etcd.NoFsync = true
+			server, err := etcd.Start(t.Context(), o.etcdOptions(t.Context()))
+			must(t, err)
+			if test.objects != "" {
+				_, err = server.Client().Put(t.Context(), test.objects+everyHubHas, "")
+			}
+			server.Close()
+			must(t, err)
+			if test.file != "" {
+				path := filepath.Join(o.Config.DataDirectory, test.file)
+				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				must(t, os.WriteFile(path, nil, 0o600))
+			}
+			switch err := o.findKeys(t.Context()); {
+			case test.refuses == "":
+				must(t, err)
+			case err == nil:
+				t.Error("it goes on")
+			default:
+				says(t, err, test.refuses)
+			}
+		})
+	}
+}
+
+// SC-06: a hub on an external etcd makes keys if that has no objects of it, or if it is to make new ones. Others may have objects there.
+func TestFindSharedKeys(t *testing.T) {
+	t.Parallel()
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true, Logger: logr.Discard()})
+	must(t, err)
+	t.Cleanup(server.Close)
+	client := server.Client()
+	for name, test := range map[string]struct {
+		stored  []string
+		file    string
+		refuses bool
+	}{
+		"the first start":                  {},
+		"one of several hubs":              {stored: []string{"/keys", everyHubHas}},
+		"a hub that moves to this etcd":    {stored: []string{everyHubHas}, file: "cert/client-ca.key"},
+		"a hub without its keys":           {stored: []string{everyHubHas}, refuses: true},
+		"a hub that is to have new keys":   {stored: []string{everyHubHas}, file: "new-keys"},
+		"a first start that was cut short": {stored: []string{"/keys"}},
+	} {
+		o := NewOptions()
+		o.Config = &ocmconfig.Config{DataDirectory: t.TempDir(), File: "hub.yaml",
+			Etcd: ocmconfig.Etcd{Prefix: "/" + strings.ReplaceAll(name, " ", "-")}}
+		keys := etcdkeys.New(client, o.Config.Etcd.Prefix, etcdkeys.Encryption{})
+		for _, key := range test.stored {
+			if key == "/keys" {
+				_, _, err = keys.Replace(t.Context(), []byte("keys"), pki.Version{})
+			} else {
+				_, err = client.Put(t.Context(), o.Config.Etcd.Prefix+key, "")
+			}
+			must(t, err)
+		}
+		if test.file != "" {
+			path := filepath.Join(o.Config.DataDirectory, test.file)
+			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must(t, os.WriteFile(path, nil, 0o600))
+		}
+		err := o.findSharedKeys(t.Context(), client, keys)
+		if (err != nil) != test.refuses {
+			t.Errorf("%s: %v", name, err)
+		}
+		if test.refuses && err != nil {
+			says(t, err, o.Config.Etcd.Prefix, certDir(o.Config.DataDirectory), newKeysFile(o.Config.DataDirectory), "hub.yaml")
+		}
+	}
 }
 
 // SC-11: a hub whose prefix is another than it was refuses to start, as it would without its objects.

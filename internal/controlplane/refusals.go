@@ -16,10 +16,14 @@ type refusals struct {
 	cutOff      *scope.CutOff
 	credentials *scope.Credentials
 	suspension  *scope.Suspension
+	// wait is of those whom they may be of, until that is known.
+	wait *scope.Wait
 }
 
 func newRefusals() refusals {
-	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), suspension: scope.NewSuspension()}
+	r := refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), suspension: scope.NewSuspension()}
+	r.wait = scope.NewWait(r.cutOff, r.credentials, r.suspension)
+	return r
 }
 
 // follow has the API server know whom to refuse, until ctx ends.

@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apiserver/pkg/server/healthz"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -79,8 +79,13 @@ type hub struct {
 	// loopback reaches the API server in memory, with full privileges.
 	loopback *rest.Config
 	client   kubernetes.Interface
+	// publishing is held by who publishes the address.
+	publishing sync.Mutex
+	tokens     *tokenKeeper
 	// The parts that /readyz waits for in addition to those of the API server itself.
 	bootstrapped, controlling gate
+	// objects is why one of those that the hub keeps is missing.
+	objects problem
 }
 
 // open takes the port, the keys and the storage, and builds the API server on them.
@@ -112,6 +117,9 @@ func (h *hub) openKeysAndStorage(ctx context.Context) error {
 	if h.shared() {
 		return h.openShared(ctx)
 	}
+	if err := h.findKeys(ctx); err != nil {
+		return err
+	}
 	openKeys := sync.OnceValues(func() (*pki.Store, error) { return h.openKeys(ctx, nil) })
 	var both errgroup.Group
 	both.Go(func() (err error) {
@@ -123,10 +131,21 @@ func (h *hub) openKeysAndStorage(ctx context.Context) error {
 		return err
 	})
 	err := both.Wait()
+	if err == nil {
+		err = removeFile(newKeysFile(h.Config.DataDirectory))
+	}
 	if err != nil && h.storage != nil {
 		h.storage.close()
 	}
 	return err
+}
+
+// removeFile removes a file that may not be there.
+func removeFile(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // openShared opens an external etcd. All hubs on it, with the same prefix, are one, and have their keys there.
@@ -141,13 +160,24 @@ func (h *hub) openShared(ctx context.Context) error {
 	}
 	external.close = func() { _ = client.Close() }
 	h.storage = external
-	h.keys, err = h.openKeys(ctx, etcdkeys.New(client, h.Config.Etcd.Prefix, etcdkeys.Encryption{
-		File: h.store.EncryptionProviderConfigFilepath, Reload: h.store.EncryptionProviderConfigAutomaticReload,
-	}))
-	if err != nil {
+	if err := h.openSharedKeys(ctx, client); err != nil {
 		h.storage.close()
+		return err
 	}
-	return err
+	return nil
+}
+
+func (h *hub) openSharedKeys(ctx context.Context, client *clientv3.Client) (err error) {
+	shared := etcdkeys.New(client, h.Config.Etcd.Prefix, etcdkeys.Encryption{
+		File: h.store.EncryptionProviderConfigFilepath, Reload: h.store.EncryptionProviderConfigAutomaticReload,
+	})
+	if err := h.findSharedKeys(ctx, client, shared); err != nil {
+		return err
+	}
+	if h.keys, err = h.openKeys(ctx, shared); err != nil {
+		return err
+	}
+	return removeFile(newKeysFile(h.Config.DataDirectory))
 }
 
 // openKeys opens the keys, which the hub has in its storage if it is given that.
@@ -217,38 +247,76 @@ func (h *hub) build(ctx context.Context) error {
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
 		return err
 	}
-	if err := generic.AddReadyzChecks(h.bootstrapped.check("hub-bootstrap"), h.controlling.check("hub-controllers")); err != nil {
+	h.tokens = &tokenKeeper{client: h.client, clock: clock.RealClock{}}
+	err = generic.AddReadyzChecks(h.bootstrapped.check("hub-bootstrap"), h.objects.check("hub-objects"),
+		h.controlling.check("hub-controllers"))
+	if err != nil {
 		return err
 	}
 	return h.writeKubeconfigs(ctx, h.keys, h.address)
 }
 
-// work completes the API and then runs all controllers until ctx ends or one of them fails.
+// ordinaryStart is how long agents wait at most for a hub that starts. Later they are to retry.
+const ordinaryStart = 10 * time.Second
+
+// work completes the API and runs all controllers until ctx ends or one of them fails.
 func (h *hub) work(ctx context.Context) error {
-	started := h.Clock.Now()
+	defer time.AfterFunc(ordinaryStart, h.refusals.wait.End).Stop()
+	group, ctx := errgroup.WithContext(ctx)
+	tried := make(chan struct{})
+	group.Go(func() error {
+		if err := h.complete(ctx, sync.OnceFunc(func() { close(tried) })); err != nil {
+			return ignoreStop(ctx, err)
+		}
+		return h.runOnCompleteAPI(ctx)
+	})
+	group.Go(func() error { return h.maintain(ctx, tried) })
+	return group.Wait()
+}
+
+// complete makes the API complete, and tries again until it is, or ctx ends: what keeps it from that, such as a webhook that is down, can
+// be removed by who asks the API server meanwhile. It calls tried after each attempt.
+func (h *hub) complete(ctx context.Context, tried func()) error {
+	logger, started := klog.FromContext(ctx), h.Clock.Now()
+	err := retry.Until(ctx, func(ctx context.Context) (bool, error) {
+		err := h.tryToComplete(ctx)
+		if err != nil && ctx.Err() == nil && h.bootstrapped.problem.report(err) {
+			logger.Error(err, "The API is not complete; trying again")
+		}
+		if err != nil {
+			h.refusals.wait.End()
+		}
+		tried()
+		return err == nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	logger.Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+func (h *hub) tryToComplete(ctx context.Context) error {
 	if err := h.bootstrap(ctx); err != nil {
-		return ignoreStop(ctx, err)
+		return err
 	}
 	if err := h.awaitDiscovery(ctx); err != nil {
-		return ignoreStop(ctx, err)
+		return err
 	}
-	if err := awaitServed(ctx, h.loopback, h.CRDs); err != nil {
-		return ignoreStop(ctx, err)
-	}
-	h.bootstrapped.open()
-	klog.FromContext(ctx).Info("The API is complete", "after", h.Clock.Since(started).Round(time.Millisecond))
+	return awaitServed(ctx, h.loopback, h.CRDs)
+}
 
+// maintain runs what also an API needs that is not complete: it removes what may be the cause of that, such as a namespace that is being
+// deleted, or a full storage.
+func (h *hub) maintain(ctx context.Context, tried <-chan struct{}) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return h.runHubControllers(ctx) })
-	group.Go(func() error { return h.runKubernetesControllers(ctx) })
-	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
-	group.Go(func() error { return h.refusals.follow(ctx, h.loopback) })
-	for _, extension := range h.Extensions {
-		if extension.Run == nil {
-			continue
+	group.Go(func() error {
+		if err := h.awaitKinds(ctx, tried); err != nil {
+			return ignoreStop(ctx, err)
 		}
-		group.Go(func() error { return ignoreStop(ctx, extension.Run(ctx, rest.CopyConfig(h.loopback))) })
-	}
+		return h.runKubernetesControllers(ctx)
+	})
+	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
 	group.Go(func() error {
 		h.keys.Run(ctx, func() { h.republish(ctx) })
 		return nil
@@ -257,8 +325,49 @@ func (h *hub) work(ctx context.Context) error {
 		h.storage.keepSpace(ctx)
 		return nil
 	})
+	return group.Wait()
+}
+
+// awaitKinds returns when clients find all kinds that there are after the first attempt to complete the API.
+func (h *hub) awaitKinds(ctx context.Context, tried <-chan struct{}) error {
+	select {
+	case <-tried:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := h.awaitDiscovery(ctx); err != nil {
+		return err
+	}
+	return awaitInstalled(ctx, h.loopback)
+}
+
+// runOnCompleteAPI runs what relies on all that bootstrap makes. Before it follows whom to refuse, agents wait or are to retry: a hub that
+// was restored does not let them have works before it is known whether it holds these.
+func (h *hub) runOnCompleteAPI(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.refusals.follow(ctx, h.loopback) })
 	group.Go(func() error {
-		(&tokenKeeper{client: h.client, clock: clock.RealClock{}}).run(ctx)
+		h.tryObjects(ctx) // an ordinary start has them before all that may look for them
+		h.bootstrapped.open()
+		return h.runControllers(ctx)
+	})
+	return group.Wait()
+}
+
+// runControllers runs what acts on the objects of the API, also if some of the hub itself are missing: the namespace of these may be
+// waiting for a controller.
+func (h *hub) runControllers(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.runHubControllers(ctx) })
+	group.Go(func() error { return h.keepObjects(ctx) })
+	for _, extension := range h.Extensions {
+		if extension.Run == nil {
+			continue
+		}
+		group.Go(func() error { return ignoreStop(ctx, extension.Run(ctx, rest.CopyConfig(h.loopback))) })
+	}
+	group.Go(func() error {
+		h.tokens.run(ctx)
 		return nil
 	})
 	return group.Wait()
@@ -271,25 +380,19 @@ func ignoreStop(ctx context.Context, err error) error {
 	return err
 }
 
-// bootstrap makes the API complete: roles, CRDs, the objects that joining needs.
+// bootstrap makes the API complete: kinds, roles, and what a restored hub withholds. No agent or controller acts before. What they do
+// without is no part of it: a webhook that refuses to have that written, or a namespace that is being deleted, would take all clusters off
+// the hub.
 func (h *hub) bootstrap(ctx context.Context) error {
-	if err := ensureNamespaces(ctx, h.client); err != nil {
-		return err
-	}
-	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
+	err := ensureNamespaces(ctx, h.client, metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic)
 	if err != nil {
 		return err
 	}
-	token := tokenKeeper{client: h.client, clock: clock.RealClock{}}
 	return inParallel([]func() error{
 		func() error { return installCRDs(ctx, h.loopback, h.CRDs) },
 		func() error { return rbac.Ensure(ctx, h.client, rbac.Kubernetes()) },
 		func() error { return rbac.Ensure(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
-		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
-		func() error { return h.publishAddress(ctx, rootCA) },
-		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
 		func() error { return h.suspendWorks(ctx) },
-		func() error { return retry.OnRace(func() error { _, err := token.ensure(ctx); return err }) },
 	})
 }
 
@@ -339,17 +442,19 @@ func (h *hub) republish(ctx context.Context) {
 	if err := h.writeKubeconfigs(ctx, h.keys, h.address); err != nil {
 		logger.Error(err, "The admin kubeconfig has old certificates until the next renewal or restart")
 	}
-	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
-	if err == nil {
-		err = h.publishAddress(ctx, rootCA)
-	}
-	if err != nil {
+	if err := h.publishAddress(ctx); err != nil {
 		logger.Error(err, "The published CA is old until the next renewal or restart")
 	}
 }
 
-// publishAddress publishes where the hub is, and the CA to trust.
-func (h *hub) publishAddress(ctx context.Context, rootCA []byte) error {
+// publishAddress publishes where the hub is, and the CA to trust, one call after the other: the last one publishes what is right then.
+func (h *hub) publishAddress(ctx context.Context) error {
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
+	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
+	if err != nil {
+		return err
+	}
 	if h.Published != nil {
 		h.Published(h.address.url(), rootCA)
 	}
@@ -377,18 +482,4 @@ func (h *hub) kubernetesControllers(ctx context.Context) error {
 	}
 	controllers.Run(ctx)
 	return nil
-}
-
-// gate is a part of /readyz that opens once.
-type gate struct{ done atomic.Bool }
-
-func (g *gate) open() { g.done.Store(true) }
-
-func (g *gate) check(name string) healthz.HealthChecker {
-	return healthz.NamedCheck(name, func(*http.Request) error {
-		if !g.done.Load() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
 }

@@ -56,7 +56,7 @@ func TestServiceAccountKeyRotation(t *testing.T) {
 
 	after := ""
 	eventually(t, func(context.Context) string {
-		if clock.HasWaiters() { // so that each step is a renewal
+		if clock.HasWaiters() { // so that each step is noticed
 			clock.Step(24 * time.Hour)
 		}
 		after = issue()

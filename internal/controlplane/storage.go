@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/program"
@@ -37,6 +38,8 @@ import (
 const (
 	// probeTimeout is how long an external etcd may take to answer at the start.
 	probeTimeout = 3 * time.Second
+	// findTimeout is how long it may take to say what it has of the hub.
+	findTimeout = 10 * time.Second
 
 	// A server of an external etcd that does not answer for so long is left for another.
 	keepAliveTime    = 30 * time.Second
@@ -59,16 +62,8 @@ type storage struct {
 
 // openEmbedded starts the embedded etcd. keys returns when the keys exist; only an etcd with TCP ports has to wait for them.
 func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, error)) (*storage, error) {
-	options := etcd.Options{
-		Dir:           EtcdDirectory(o.Config.DataDirectory, o.Etcd.Directory),
-		NoFsync:       o.Etcd.NoFsync,
-		SnapshotCount: o.Etcd.SnapshotCount,
-		WALSizeBytes:  o.Etcd.WALSizeBytes,
-		QuotaBytes:    o.Etcd.QuotaBytes,
-		ClientPort:    o.Etcd.ClientPort,
-		PeerPort:      o.Etcd.PeerPort,
-		Logger:        klog.FromContext(ctx),
-	}
+	options := o.etcdOptions(ctx)
+	options.ClientPort, options.PeerPort = o.Etcd.ClientPort, o.Etcd.PeerPort
 	if err := o.findMember(options.Dir); err != nil {
 		return nil, err
 	}
@@ -88,7 +83,7 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		return nil, err
 	}
 	client := server.Client()
-	if err := o.findObjects(ctx, client); err != nil {
+	if _, err := o.findObjects(ctx, client); err != nil {
 		server.Close()
 		return nil, err
 	}
@@ -102,6 +97,18 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 	}, nil
 }
 
+// etcdOptions are those of an embedded etcd without ports.
+func (o *Options) etcdOptions(ctx context.Context) etcd.Options {
+	return etcd.Options{
+		Dir:           EtcdDirectory(o.Config.DataDirectory, o.Etcd.Directory),
+		NoFsync:       o.Etcd.NoFsync,
+		SnapshotCount: o.Etcd.SnapshotCount,
+		WALSizeBytes:  o.Etcd.WALSizeBytes,
+		QuotaBytes:    o.Etcd.QuotaBytes,
+		Logger:        klog.FromContext(ctx),
+	}
+}
+
 // findMember fails if the hub has had a storage, as its kubeconfig says, and that is not in the folder: the same hub to its agents, without
 // its objects it would have them remove their works. A first start that was killed has left keys, but no kubeconfig.
 func (o *Options) findMember(dir string) error {
@@ -109,38 +116,100 @@ func (o *Options) findMember(dir string) error {
 	if _, err := os.Stat(AdminKubeconfig(data)); err != nil {
 		return nil //nolint:nilerr // it had none
 	}
-	member := etcd.MemberDir(dir)
-	files, err := os.ReadDir(member)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for the storage of the hub: %w", err)
-	}
-	if len(files) > 0 {
-		return nil
+	found, err := hasMember(dir)
+	if err != nil || found {
+		return err
 	}
 	return fmt.Errorf("the hub in %s has no storage: %s is missing or empty; mount its disk, or name the folder that it is in by %s; if it "+
-		"is lost, move %s away, and restore a backup or start a new hub", data, member, backup.EtcdDirectoryFlag, certDir(data))
+		"is lost, move %s away, and restore a backup or start a new hub", data, etcd.MemberDir(dir), backup.EtcdDirectoryFlag, certDir(data))
 }
 
-// findObjects fails if an embedded etcd has objects, and none below the prefix: as without a storage, the hub would be without them.
-func (o *Options) findObjects(ctx context.Context, client *clientv3.Client) error {
-	own, err := client.Get(ctx, o.Config.Etcd.Prefix+everyHubHas, clientv3.WithCountOnly())
-	if err != nil {
-		return fmt.Errorf("look for the objects of the hub: %w", err)
+func hasMember(dir string) (bool, error) {
+	files, err := os.ReadDir(etcd.MemberDir(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("look for the storage of the hub: %w", err)
 	}
-	if own.Count > 0 {
+	return len(files) > 0, nil
+}
+
+// newKeysFile is what has a hub with objects and without keys make new ones, in its data directory, once.
+func newKeysFile(dataDirectory string) string { return filepath.Join(dataDirectory, "new-keys") }
+
+// findKeys fails if the embedded etcd has the objects of the hub, and the hub has no keys: with new ones, none of its agents would trust
+// it. A first start that was killed may have left a storage, but has no objects there. The etcd looked at has no ports, and needs no keys.
+func (o *Options) findKeys(ctx context.Context) error {
+	data, options := o.Config.DataDirectory, o.etcdOptions(ctx)
+	if pki.HasKeys(certDir(data)) {
 		return nil
+	}
+	if _, err := os.Stat(newKeysFile(data)); err == nil {
+		return nil
+	}
+	if found, err := hasMember(options.Dir); err != nil || !found {
+		return err
+	}
+	server, err := etcd.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if found, err := o.findObjects(ctx, server.Client()); err != nil || !found {
+		return err
+	}
+	return fmt.Errorf("the storage %s has the objects of a hub, and %s has none of its keys; mount the disk of the keys, or correct "+
+		"dataDirectory in %s; if they are lost, move the storage away and restore a backup, or create the file %s to go on with new keys, "+
+		"which no agent trusts until its cluster joins again", etcd.MemberDir(options.Dir), certDir(data), o.Config.File, newKeysFile(data))
+}
+
+// findSharedKeys fails if an external etcd has the objects of the hub, and neither that nor the data directory has keys. Another server
+// that starts for the first time stores keys before objects.
+func (o *Options) findSharedKeys(ctx context.Context, client *clientv3.Client, keys *etcdkeys.Storage) error {
+	data := o.Config.DataDirectory
+	if pki.HasKeys(certDir(data)) {
+		return nil
+	}
+	if _, err := os.Stat(newKeysFile(data)); err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	if found, err := o.hasObjects(ctx, client); err != nil || !found {
+		return err
+	}
+	if found, err := keys.Exists(ctx); err != nil || found {
+		return err
+	}
+	return fmt.Errorf("the external etcd has the objects of a hub below %s, and neither that nor %s has its keys; correct etcd.prefix or "+
+		"dataDirectory in %s; if the keys are lost, restore the etcd from a backup, or create the file %s to go on with new keys, which no "+
+		"agent trusts until its cluster joins again", o.Config.Etcd.Prefix, certDir(data), o.Config.File, newKeysFile(data))
+}
+
+// findObjects reports whether an embedded etcd has objects of the hub. It fails if there are objects, and none below the prefix: as without
+// a storage, the hub would be without them.
+func (o *Options) findObjects(ctx context.Context, client *clientv3.Client) (bool, error) {
+	if own, err := o.hasObjects(ctx, client); err != nil || own {
+		return own, err
 	}
 	all, err := client.Get(ctx, "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return fmt.Errorf("look for the objects of the hub: %w", err)
+		return false, fmt.Errorf("look for the objects of the hub: %w", err)
 	}
 	for _, kv := range all.Kvs {
 		if prefix, isOfHub := strings.CutSuffix(string(kv.Key), everyHubHas); isOfHub {
-			return fmt.Errorf("etcd.prefix in %s is %s, but the storage of this hub has its objects below %s; set etcd.prefix to %[3]s, or start "+
-				"another hub in another dataDirectory", o.Config.File, o.Config.Etcd.Prefix, prefix)
+			return false, fmt.Errorf("etcd.prefix in %s is %s, but the storage of this hub has its objects below %s; set etcd.prefix to %[3]s, or "+
+				"start another hub in another dataDirectory", o.Config.File, o.Config.Etcd.Prefix, prefix)
 		}
 	}
-	return nil
+	return false, nil
+}
+
+// hasObjects reports whether an etcd has objects of the hub below its prefix.
+func (o *Options) hasObjects(ctx context.Context, client *clientv3.Client) (bool, error) {
+	own, err := client.Get(ctx, o.Config.Etcd.Prefix+everyHubHas, clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("look for the objects of the hub: %w", err)
+	}
+	return own.Count > 0, nil
 }
 
 // everyHubHas is the end of a key that the storage of each hub has from its first start on.

@@ -20,6 +20,9 @@ func (h *hub) suspendWorks(ctx context.Context) error {
 	if _, err := os.Stat(marker); err != nil {
 		return nil //nolint:nilerr // the hub was not restored, or not so
 	}
+	if err := ensureNamespaces(ctx, h.client, fleet.NamespaceHub); err != nil {
+		return err
+	}
 	suspended := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	_, err := h.client.CoreV1().ConfigMaps(fleet.NamespaceHub).Create(ctx, suspended, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {

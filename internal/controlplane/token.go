@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,12 +41,16 @@ const (
 type tokenKeeper struct {
 	client kubernetes.Interface
 	clock  clock.Clock
+	// ensuring is held by who makes or replaces tokens, so that one is made.
+	ensuring sync.Mutex
 }
 
 var currentTokens = labels.Set{fleet.LabelApp: fleet.AppClusterManager}
 
 // ensure makes sure that there is a current token and returns when it is to be reconciled again.
 func (k *tokenKeeper) ensure(ctx context.Context) (time.Time, error) {
+	k.ensuring.Lock()
+	defer k.ensuring.Unlock()
 	secrets, err := k.client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: currentTokens.String()})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("list bootstrap tokens: %w", err)

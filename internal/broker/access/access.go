@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -271,6 +272,7 @@ func (r *Reviewer) decisionKey(caller *Caller, attributes Attributes) (string, e
 	return fmt.Sprintf("%s/%d/%x", attributes.Cluster, r.epochs[attributes.Cluster], sum), nil
 }
 
+// review fails if the hub denies because it could not decide. Where it only has no opinion, an error may be of a role that does not exist.
 func (r *Reviewer) review(ctx context.Context, caller *Caller, attributes Attributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -279,6 +281,9 @@ func (r *Reviewer) review(ctx context.Context, caller *Caller, attributes Attrib
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
+	}
+	if review.Status.Denied && review.Status.EvaluationError != "" {
+		return false, errors.New(review.Status.EvaluationError)
 	}
 	return review.Status.Allowed && !review.Status.Denied, nil
 }

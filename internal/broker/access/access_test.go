@@ -47,15 +47,15 @@ func (t *tokens) Create(_ context.Context, review *authenticationv1.TokenReview,
 
 type reviews struct {
 	authorizationclient.SubjectAccessReviewInterface
-	allowed bool
-	err     error
-	asked   []authorizationv1.SubjectAccessReviewSpec
+	status authorizationv1.SubjectAccessReviewStatus
+	err    error
+	asked  []authorizationv1.SubjectAccessReviewSpec
 }
 
 func (r *reviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (
 	*authorizationv1.SubjectAccessReview, error) {
 	r.asked = append(r.asked, review.Spec)
-	review.Status.Allowed = r.allowed
+	review.Status = r.status
 	return review, r.err
 }
 
@@ -196,7 +196,7 @@ func watch(cluster string) access.Attributes {
 // GR-07 O12: decisions are kept for a short time, each for its caller, groups and cluster; what the hub decides about a cluster ends them.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
-	c, api := clocktesting.NewFakeClock(now), &reviews{allowed: true}
+	c, api := clocktesting.NewFakeClock(now), &reviews{status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
 	reviewer := access.New(access.Options{Access: api, Clock: c})
 	want := func(what string, asked int, code codes.Code, who *access.Caller, attributes access.Attributes) {
 		t.Helper()
@@ -208,16 +208,16 @@ func TestAuthorize(t *testing.T) {
 	want("again", 1, codes.OK, caller("g"), watch("c1"))
 	want("in other groups", 2, codes.OK, caller("h"), watch("c1"))
 	want("of another cluster", 3, codes.OK, caller("g"), watch("c2"))
-	api.allowed = false
+	api.status.Allowed = false
 	want("from the cache", 3, codes.OK, caller("g"), watch("c1"))
 	reviewer.Forget("c1")
 	want("after a decision of the hub", 4, codes.PermissionDenied, caller("g"), watch("c1"))
 	want("denied, from the cache", 4, codes.PermissionDenied, caller("g"), watch("c1"))
 	want("of a cluster without a decision", 4, codes.OK, caller("g"), watch("c2"))
-	api.allowed = true
+	api.status.Allowed = true
 	c.Step(4 * time.Second)
 	want("denied, soon after", 5, codes.OK, caller("g"), watch("c1"))
-	api.allowed = false
+	api.status.Allowed = false
 	c.Step(31 * time.Second)
 	want("allowed, half a minute after", 6, codes.PermissionDenied, caller("g"), watch("c2"))
 	api.err = errors.New("down")
@@ -225,10 +225,33 @@ func TestAuthorize(t *testing.T) {
 	want("while the API is down", 7, codes.Unavailable, caller("g"), watch("c2"))
 }
 
+// GR-07: what the hub denies because it cannot decide, as one that has just started, is no denial, and not kept as one.
+func TestAuthorizeUndecided(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status      authorizationv1.SubjectAccessReviewStatus
+		want, again codes.Code
+	}{
+		{authorizationv1.SubjectAccessReviewStatus{Denied: true, EvaluationError: "unknown"}, codes.Unavailable, codes.OK},
+		{authorizationv1.SubjectAccessReviewStatus{Denied: true}, codes.PermissionDenied, codes.PermissionDenied},
+		{authorizationv1.SubjectAccessReviewStatus{EvaluationError: "no such role"}, codes.PermissionDenied, codes.PermissionDenied},
+		{authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "no such role"}, codes.OK, codes.OK},
+	} {
+		api := &reviews{status: test.status}
+		reviewer := access.New(access.Options{Access: api, Clock: clocktesting.NewFakeClock(now)})
+		first := reviewer.Authorize(t.Context(), caller("g"), watch("c1"))
+		api.status = authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		again := reviewer.Authorize(t.Context(), caller("g"), watch("c1"))
+		if status.Code(first) != test.want || status.Code(again) != test.again {
+			t.Errorf("%+v: %v, then %v; want %s, then %s", test.status, first, again, test.want, test.again)
+		}
+	}
+}
+
 // GR-07: the review has everything that the hub knows of the caller.
 func TestReviewOfCaller(t *testing.T) {
 	t.Parallel()
-	api := &reviews{allowed: true}
+	api := &reviews{status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
 	reviewer := access.New(access.Options{Tokens: &tokens{valid: true}, Access: api, Clock: clocktesting.NewFakeClock(now)})
 	who, err := reviewer.Authenticate(withToken(t.Context()))
 	if err != nil {

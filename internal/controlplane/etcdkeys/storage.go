@@ -63,6 +63,15 @@ func New(client *clientv3.Client, prefix string, encryption Encryption) *Storage
 	return &Storage{client: client, key: path.Join(prefix, keyBelowPrefix), encryption: encryption}
 }
 
+// Exists reports whether keys are stored.
+func (s *Storage) Exists(ctx context.Context) (bool, error) {
+	answer, err := s.client.Get(ctx, s.key, clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("look for the keys of the hub at %s in etcd: %w", s.key, err)
+	}
+	return answer.Count > 0, nil
+}
+
 // Load implements pki.Storage. What is not encrypted as new Secrets are is stored again, unless another server has just stored it.
 func (s *Storage) Load(ctx context.Context) ([]byte, pki.Version, error) {
 	for {

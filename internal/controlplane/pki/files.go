@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
@@ -192,6 +193,11 @@ func loadPair(certFile, keyFile string) (*keyPair, error) {
 		return nil, fmt.Errorf("key %s does not belong to certificate %s", keyFile, certFile)
 	}
 	return &keyPair{cert: certs[0], chain: certs, key: key}, nil
+}
+
+// HasKeys reports whether a folder has the key or the certificate of any authority.
+func HasKeys(dir string) bool {
+	return slices.ContainsFunc(authorities, func(a Authority) bool { return !folder(dir).pair(string(a)).absent() })
 }
 
 func exists(file string) bool {

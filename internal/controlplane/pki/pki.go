@@ -72,7 +72,11 @@ const (
 	// retryInterval is the pause after a renewal that failed, for instance because the disk was full.
 	retryInterval = time.Minute
 
-	// longestPause bounds a wait: a timer does not count the time for which a machine was suspended.
+	// clockInterval is how often the clock is looked at: a timer counts neither the time for which a machine was suspended, nor by how much
+	// its clock was set, as at its start.
+	clockInterval = time.Minute
+
+	// longestPause is the longest between two renewals, also if nothing is due.
 	longestPause = 24 * time.Hour
 )
 
@@ -169,7 +173,7 @@ func (s *Store) NextRenewal() time.Time {
 // Run renews what becomes due, and takes over what another store has renewed, until ctx ends. It calls changed after files changed.
 func (s *Store) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx).WithName("pki")
-	for goOn := s.awaitRenewal(ctx); goOn; {
+	for s.awaitRenewal(ctx); ctx.Err() == nil; {
 		renewed, err := s.Renew(ctx)
 		if renewed {
 			logger.Info("Renewed certificates", "folder", s.options.Dir)
@@ -177,36 +181,38 @@ func (s *Store) Run(ctx context.Context, changed func()) {
 		}
 		if err != nil {
 			logger.Error(err, "Cannot renew the certificates; trying again", "folder", s.options.Dir, "after", retryInterval)
-			goOn = s.await(ctx, retryInterval, nil) // what others have stored is still there: to await that would be no pause
+			s.await(ctx, retryInterval, nil) // what others have stored is still there: to await that would be no pause
 			continue
 		}
-		goOn = s.awaitRenewal(ctx)
+		s.awaitRenewal(ctx)
 	}
 }
 
-// awaitRenewal returns when something is due, or the Storage may have something else than at the last renewal; false if ctx ends first.
-func (s *Store) awaitRenewal(ctx context.Context) bool {
+// awaitRenewal returns when something is due, the Storage may have something else than at the last renewal, or ctx ends. What a CA of the
+// user signs shortly before it ends is due at once, and renewed after clockInterval.
+func (s *Store) awaitRenewal(ctx context.Context) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	return s.await(ctx, s.untilRenewal(), s.othersRenew(waiting))
+	others := s.othersRenew(waiting)
+	for range longestPause / clockInterval {
+		if !s.await(ctx, clockInterval, others) || !s.clock.Now().Before(s.NextRenewal()) {
+			return
+		}
+	}
 }
 
-// await returns after a pause, or earlier if others renew; false if ctx ends first.
-func (s *Store) await(ctx context.Context, pause time.Duration, others <-chan struct{}) bool {
-	timer := s.clock.NewTimer(min(pause, longestPause))
+// await returns after a pause, or earlier, with false, if others renew or ctx ends.
+func (s *Store) await(ctx context.Context, pause time.Duration, others <-chan struct{}) (passed bool) {
+	timer := s.clock.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C():
 	case <-others:
+		return false
+	case <-timer.C():
+		return true
 	}
-	return ctx.Err() == nil
-}
-
-// untilRenewal is the pause before the next renewal. What a CA of the user signs shortly before it ends is due at once.
-func (s *Store) untilRenewal() time.Duration {
-	return max(s.NextRenewal().Sub(s.clock.Now()), retryInterval)
 }
 
 // Bundle is the file of the certificates to trust for an authority, in PEM.

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto"
 	"crypto/rsa"
 	"crypto/x509"
@@ -9,11 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 )
 
@@ -384,6 +388,41 @@ func TestRunRenews(t *testing.T) {
 	}
 }
 
+// settable is the clock of a machine that is set while timers run.
+type settable struct {
+	clock.RealClock
+	ahead atomic.Int64
+}
+
+func (c *settable) Now() time.Time { return c.RealClock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// SC-06: what was made before the clock was set, as at the first start of a machine, is renewed soon after that.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		machine := &settable{}
+		ctx, stop := context.WithCancel(t.Context())
+		s, err := Open(ctx, Options{Dir: t.TempDir(), Clock: machine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.Run(ctx, func() {})
+		}()
+		synctest.Wait()
+		machine.ahead.Store(int64(2 * year))
+		<-time.After(clockInterval)
+		synctest.Wait()
+		if serving := leaf(t, s, APIServer)[0]; !machine.Now().Before(serving.NotAfter) {
+			t.Errorf("at %s, it serves with a certificate that has ended at %s", machine.Now(), serving.NotAfter)
+		}
+		stop()
+		<-ended
+	})
+}
+
 // SC-08: the key of service account tokens rotates. It is known before it signs, and every token is verified until it
 // expires, but no longer.
 func TestTokenKeyRotation(t *testing.T) {
@@ -681,14 +720,25 @@ func TestUnfitUserCA(t *testing.T) {
 // SC-06: certificates that end soon, because the CA of the user does, are not issued again without a pause.
 func TestUserCAThatEnds(t *testing.T) {
 	t.Parallel()
-	cert, key := userCA(t, func(c *x509.Certificate) { c.NotAfter = start.Add(time.Hour) })
-	s := open(t, t.TempDir(), start, func(o *Options) { o.CAFile, o.CAKeyFile = cert, key })
-	if s.NextRenewal().After(start) {
-		t.Fatalf("the next renewal is at %s, not at once", s.NextRenewal())
-	}
-	if pause := s.untilRenewal(); pause != retryInterval {
-		t.Errorf("the pause is %s, want %s", pause, retryInterval)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		now := testclock.NewFakeClock(start)
+		cert, key := userCA(t, func(c *x509.Certificate) { c.NotAfter = start.Add(time.Hour) })
+		s := open(t, t.TempDir(), start, func(o *Options) { o.CAFile, o.CAKeyFile, o.Clock = cert, key, now })
+		if s.NextRenewal().After(start) {
+			t.Fatalf("the next renewal is at %s, not at once", s.NextRenewal())
+		}
+		awaited := make(chan struct{})
+		go func() {
+			defer close(awaited)
+			s.awaitRenewal(t.Context())
+		}()
+		synctest.Wait()
+		if !now.HasWaiters() {
+			t.Error("there is no pause")
+		}
+		now.Step(clockInterval)
+		<-awaited
+	})
 }
 
 // What a crash left of files that were being written is removed, in any folder: its path is no pattern.

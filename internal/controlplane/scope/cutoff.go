@@ -2,6 +2,7 @@ package scope
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,11 +21,13 @@ import (
 
 // CutOff refuses everything to agents and add-ons of a cluster that is cut off, whatever roles give them: those of add-ons may be given
 // by any user, and the certificates that a compromised cluster has go on being valid. It is a beginning: the hub takes the rights of the
-// cluster's agent away, too. Until it is known which clusters are cut off, all of them wait; so nobody is let in by a
-// restart.
+// cluster's agent away, too. Until it is known which clusters are cut off, all of them wait, and in the end fail; so nobody is
+// let in by a restart.
 type CutOff struct {
 	// known is closed when clusters has all there are.
-	known    chan struct{}
+	known chan struct{}
+	// over is closed when nobody waits for that any longer.
+	over     <-chan struct{}
 	mu       sync.RWMutex
 	clusters map[string]bool
 	watches  *Watches
@@ -44,10 +47,8 @@ func (c *CutOff) Authorize(ctx context.Context, a authorizer.Attributes) (author
 	if len(clusters) == 0 {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
-	select {
-	case <-c.known:
-	case <-ctx.Done():
-		return authorizer.DecisionDeny, "", fmt.Errorf("the hub does not know yet which clusters are cut off: %w", ctx.Err())
+	if !await(ctx, c.known, c.over) {
+		return authorizer.DecisionDeny, "", errors.New("the hub does not know yet which clusters are cut off")
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()

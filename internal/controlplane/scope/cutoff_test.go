@@ -40,7 +40,7 @@ func TestCutOffAfterARestart(t *testing.T) {
 			synctest.Wait()
 			return answer
 		}
-		for _, who := range []user.Info{admin, joiner} {
+		for _, who := range []user.Info{admin, joiner, manager} {
 			if answer := authorize(who); len(answer) != 1 || <-answer != authorizer.DecisionNoOpinion {
 				t.Errorf("%s waits, or is refused", who.GetName())
 			}

@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// retrySuspended is when agents are to retry, in seconds.
-const retrySuspended = 10
+// retrySeconds is when agents are to retry.
+const retrySeconds = 10
 
 // goesOn are the kinds that agents list and watch also during a suspension: with them they register, report and renew certificates, and
 // change nothing that is applied on their clusters.
@@ -37,7 +37,9 @@ var goesOn = []schema.GroupResource{managedClusters, certificateRequests, coordi
 // there is the ConfigMap, agents wait.
 type Suspension struct {
 	// known is closed when suspended is right.
-	known     chan struct{}
+	known chan struct{}
+	// over is closed when nobody waits for that any longer.
+	over      <-chan struct{}
 	suspended atomic.Bool
 }
 
@@ -69,28 +71,28 @@ func (s *Suspension) Run(ctx context.Context, client dynamic.Interface) error {
 
 // Handler hands on what does not have to wait.
 func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
-	refuse := func(w http.ResponseWriter, r *http.Request, why string) {
-		refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "", why, retrySuspended, true)
-		responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !changesClusters(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		select {
-		case <-s.known:
-		case <-r.Context().Done():
-			refuse(w, r, "This hub does not know yet whether it holds what agents would change their clusters by")
+		if !await(r.Context(), s.known, s.over) {
+			retryLater(w, r, codecs, "This hub does not know yet whether it holds what agents would change their clusters by")
 			return
 		}
 		if !s.suspended.Load() {
 			next.ServeHTTP(w, r)
 			return
 		}
-		refuse(w, r, "This hub holds what agents would change their clusters by; an administrator lets them have it by deleting ConfigMap "+
-			fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld)
+		retryLater(w, r, codecs, "This hub holds what agents would change their clusters by; an administrator lets them have it by deleting "+
+			"ConfigMap "+fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld)
 	})
+}
+
+// retryLater answers who is to retry.
+func retryLater(w http.ResponseWriter, r *http.Request, codecs runtime.NegotiatedSerializer, why string) {
+	refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "", why, retrySeconds, true)
+	responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
 }
 
 // changesClusters reports whether an agent, or the agent of an add-on, reads or writes works, or learns which objects of a kind there are.
