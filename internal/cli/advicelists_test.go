@@ -39,7 +39,6 @@ func TestAdviceLists(t *testing.T) {
 		"addon enable --names x --clusters idle":  {"get addon", "hello", "addon enable --names hello --clusters idle"},
 		"addon disable --names x --clusters idle": {"get addon", "hello", "addon disable --names hello --clusters cluster1"},
 		"delete work web":                         {"get clusters", "cluster1", "delete work web --clusters cluster1"},
-		"delete work wbe --clusters cluster1":     {"get works", "web", "delete work web --clusters cluster1"},
 		"create work new -f " + file: {"get clusters", "cluster1",
 			"create work new --clusters cluster1 -f " + file},
 		"create work new --placement web -f " + file: {"get placements", "web",

@@ -104,7 +104,7 @@ func TestCompletion(t *testing.T) {
 		"delete clusterset prod ":                  "default\n",
 		"clusterset set prod --clusters=cluster1,": "cluster1,cluster2\ncluster1,idle\n",
 		"clusterset bind prod --namespace=":        "team-a\n",
-		"accept --cluster=cluster1 --requesters=":  "system:open-cluster-management:cluster1:a1\n",
+		"accept --cluster=cluster1 --requesters=":  "one\tsystem:open-cluster-management:cluster1:a1\n",
 		"get works --context=":                     "hub\n",
 		"get works ":                               "web\n",
 		"get works --cluster=idle ":                "",

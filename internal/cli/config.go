@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -100,27 +105,67 @@ func (k *kubeconfig) currentContextCommand() *cobra.Command {
 	}
 }
 
-// change changes the kubeconfig and prints the message.
-func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (message string, err error)) error {
-	access := k.ConfigAccess()
-	config, err := access.GetStartingConfig()
-	if err != nil {
+// change changes the kubeconfig and prints the message. It starts again with what others have written meanwhile.
+func (k *kubeconfig) change(ctx context.Context, change func(config *clientcmdapi.Config) (message string, err error)) error {
+	var message string
+	err := k.AwaitKubeconfig(ctx, func() (err error) {
+		message, err = k.tryChange(change)
 		return err
-	}
-	message, err := change(config)
+	})
 	if err != nil {
-		return err
-	}
-	if k.DryRun {
-		k.Say("would do this: %s", message)
-		return nil
-	}
-	const relative = true
-	if err := clientcmd.ModifyConfig(access, *config, relative); err != nil {
 		return err
 	}
 	k.Say("%s", message)
 	return nil
+}
+
+func (k *kubeconfig) tryChange(change func(config *clientcmdapi.Config) (message string, err error)) (string, error) {
+	access := k.ConfigAccess()
+	config, err := access.GetStartingConfig()
+	read := config.DeepCopy()
+	var message string
+	if err == nil {
+		message, err = change(config)
+	}
+	if err != nil {
+		return "", cmp.Or(beingChanged(access, read), err)
+	}
+	if k.DryRun {
+		return "would do this: " + message, nil
+	}
+	const relative = true
+	return message, clientcmd.ModifyConfig(sinceRead{access, read}, *config, relative)
+}
+
+// beingChanged is an error if other commands change the kubeconfig, or have done so since it was read. It is read without their lock, and
+// may have been half of it: kubectl empties the file before it writes it.
+func beingChanged(access clientcmd.ConfigAccess, read *clientcmdapi.Config) error {
+	for _, file := range access.GetLoadingPrecedence() {
+		lock := options.LockOf(file)
+		if _, err := os.Lstat(lock); err == nil {
+			return &fs.PathError{Op: "open", Path: lock, Err: fs.ErrExist}
+		}
+	}
+	if now, err := access.GetStartingConfig(); err == nil && !reflect.DeepEqual(now, read) {
+		return options.ErrKubeconfigChanged
+	}
+	return nil
+}
+
+// sinceRead is a kubeconfig that has to be as it was read. [clientcmd.ModifyConfig] reads it once it has locked the files, and would take
+// out what was added to them before that.
+type sinceRead struct {
+	clientcmd.ConfigAccess
+	read *clientcmdapi.Config
+}
+
+// GetStartingConfig implements clientcmd.ConfigAccess.
+func (s sinceRead) GetStartingConfig() (*clientcmdapi.Config, error) {
+	config, err := s.ConfigAccess.GetStartingConfig()
+	if err == nil && !reflect.DeepEqual(config, s.read) {
+		err = options.ErrKubeconfigChanged
+	}
+	return config, err
 }
 
 func (k *kubeconfig) useContextCommand() *cobra.Command {
@@ -166,8 +211,8 @@ func (k *kubeconfig) setContextCommand() *cobra.Command {
 	flags.StringVar(&user, "user", "", "user of the context")
 	flags.StringVar(&namespace, "namespace", "", "namespace of the context")
 	flags.BoolVar(&current, "current", false, "change the current context")
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		return k.change(func(config *clientcmdapi.Config) (string, error) {
+	command.RunE = func(command *cobra.Command, args []string) error {
+		return k.change(command.Context(), func(config *clientcmdapi.Config) (string, error) {
 			name := config.CurrentContext
 			if current == (len(args) == 1) || current && name == "" {
 				return "", fmt.Errorf("name a context, or the current one with --current; there are %s", contextList(config))
@@ -180,8 +225,8 @@ func (k *kubeconfig) setContextCommand() *cobra.Command {
 				message = "Context %q created."
 				config.Contexts[name] = clientcmdapi.NewContext()
 			}
-			context := config.Contexts[name]
-			for field, value := range map[*string]string{&context.Cluster: cluster, &context.AuthInfo: user, &context.Namespace: namespace} {
+			changed := config.Contexts[name]
+			for field, value := range map[*string]string{&changed.Cluster: cluster, &changed.AuthInfo: user, &changed.Namespace: namespace} {
 				if value != "" {
 					*field = value
 				}
@@ -200,8 +245,8 @@ func (k *kubeconfig) onContext(command *cobra.Command, change func(*clientcmdapi
 		}
 		return k.CompleteContexts(command, args, typed)
 	}
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		return k.change(func(config *clientcmdapi.Config) (string, error) {
+	command.RunE = func(command *cobra.Command, args []string) error {
+		return k.change(command.Context(), func(config *clientcmdapi.Config) (string, error) {
 			if config.Contexts[args[0]] == nil {
 				return "", fmt.Errorf("no context %q in the kubeconfig; there are %s", args[0], contextList(config))
 			}
@@ -243,11 +288,11 @@ func names(all []string) output.Grid {
 func listContexts(config *clientcmdapi.Config) output.Grid {
 	grid := output.Grid{Header: []string{"CURRENT", "NAME", "CLUSTER", "AUTHINFO", "NAMESPACE"}}
 	for _, name := range slices.Sorted(maps.Keys(config.Contexts)) {
-		context, mark := config.Contexts[name], ""
+		listed, mark := config.Contexts[name], ""
 		if name == config.CurrentContext {
 			mark = "*"
 		}
-		row := []string{mark, name, context.Cluster, context.AuthInfo, context.Namespace}
+		row := []string{mark, name, listed.Cluster, listed.AuthInfo, listed.Namespace}
 		cells := make([]output.Cell, len(row))
 		for i, text := range row {
 			cells[i] = output.Plain(text)

@@ -35,12 +35,17 @@ func TestAgent(t *testing.T) {
 		{"the namespace is deleted", func(t *testing.T) {
 			managed.loseNamespace(t, fleet.NamespaceAgent)
 			managed.awaitKlusterlet(t, "klusterlet", "Applied=True", "HubConnectionDegraded=True:bootstrap-hub-kubeconfig")
-			managed.join(t, initialized, "cluster1")
+			// Of another version, the agent would be rolled out while it joins, and ask twice: each pod has a key of its own.
+			flag, file := tagged(t, "next")
+			managed.join(t, initialized, "cluster1", flag, file)
 			refused := hub.refused(t, "accept", "--clusters", "cluster1")
 			says(t, refused, "the same agent, which has lost its credential, or an impostor", fleet.ClusterUser("cluster1", "UID"))
 			row := strings.Fields(managed.follow(t, refused,
 				"get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid"))
-			hub.accept(t, "cluster1", "--requesters", fleet.ClusterUser("cluster1", row[len(row)-1]))
+			says(t, refused, "capstan accept --clusters cluster1 --requesters REQUEST")
+			_, request, _ := strings.Cut(refused, fleet.ClusterUser("cluster1", row[len(row)-1])+" (CSR ")
+			request, _, _ = strings.Cut(request, " ")
+			hub.accept(t, "cluster1", "--requesters", request)
 		}},
 	} {
 		passed := t.Run(event.name, func(t *testing.T) { //nolint:paralleltest // they happen to the same agent

@@ -76,7 +76,7 @@ func TestGetAddOn(t *testing.T) {
 └── orphan
 `)
 	h.Run(t, "", "get", "addon", "-o", "table").Succeeds(t,
-		"NAME     INSTALLEDCLUSTERS\nhello    cluster1,cluster2\nidle     -\norphan   cluster2\n")
+		"NAME     INSTALLEDCLUSTERS\nhello    2\nidle     0\norphan   1\n")
 	h.Run(t, "", "get", "addon", "-o", "name", "-c", "cluster2").Succeeds(t,
 		"managedclusteraddon.addon.open-cluster-management.io/hello\nmanagedclusteraddon.addon.open-cluster-management.io/orphan\n")
 	var list addonv1alpha1.ManagedClusterAddOnList
@@ -89,6 +89,46 @@ func TestGetAddOn(t *testing.T) {
 	}
 	h.Run(t, "", "get", "addon", "gone").Fails(t, `add-on "gone" is not there`, "capstan get addon")
 	h.Run(t, "", "get", "addon", "--clusters", "misspelt").Fails(t, `"misspelt" not found`)
+}
+
+// CA-27: who may read one cluster sees the add-ons there; what may not be read is left out, and said.
+func TestGetAddOnWithRightsInOneCluster(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	in := func(cluster string) string { return strings.Replace(clitest.WorksPath, "cluster1", cluster, 1) }
+	refuse := fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list these")
+	h.Handle("GET /apis/work.open-cluster-management.io/v1/manifestworks", refuse)
+	h.Handle("GET "+in("idle"), refuse)
+	h.Handle("GET "+clitest.CataloguePath, refuse)
+	h.PutAddOn(t, "cluster1", "hello")
+	h.PutAddOn(t, "cluster1", "other")
+	var hosted addonv1alpha1.ManagedClusterAddOn
+	h.Get(t, clitest.AddOnsPath+"/other", &hosted)
+	hosted.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "idle"}
+	h.Put(t, clitest.AddOnsPath+"/other", &hosted)
+	for _, addOn := range []string{"hello", "other"} {
+		name := "addon-" + addOn + "-deploy-0"
+		h.Put(t, clitest.WorksPath+"/"+name, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: name,
+			Labels: map[string]string{"open-cluster-management.io/addon-name": addOn}}})
+	}
+	const catalogue, hosting = "Warning: add-ons that are on no cluster are not shown", "Warning: ManifestWorks in idle are not shown"
+	got := h.Run(t, "", "get", "addon", "--clusters", "cluster1")
+	got.Succeeds(t, "ManagedClusterAddOns: 2", "└── addon-hello-deploy-0", "└── addon-other-deploy-0")
+	if !strings.Contains(got.ErrOut, catalogue) || !strings.Contains(got.ErrOut, hosting) {
+		t.Errorf("it says %q", got.ErrOut)
+	}
+	got = h.Run(t, "", "get", "addon", "hello", "--clusters", "cluster1")
+	got.Succeeds(t, "ManagedClusterAddOns: 1", "└── addon-hello-deploy-0")
+	if strings.Contains(got.ErrOut, hosting) {
+		t.Errorf("of an add-on that is not shown, it says %q", got.ErrOut)
+	}
+	h.Run(t, "", "get", "addon", "gone", "--clusters", "cluster1").Fails(t,
+		`add-on "gone" is not on these clusters: "capstan get addon" lists`)
+	got = h.Run(t, "", "get", "addon")
+	got.Succeeds(t, "ManagedClusterAddOns: 2")
+	if !strings.Contains(got.ErrOut, "Warning: ManifestWorks in the clusters are not shown") {
+		t.Errorf("it says %q", got.ErrOut)
+	}
 }
 
 // CA-36

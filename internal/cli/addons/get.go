@@ -1,11 +1,16 @@
 package addons
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -55,16 +60,21 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 		return err
 	}
 	known, err := knownAddOns(ctx, hub, list.Items)
-	if err != nil {
+	absent := "is not there"
+	if apierrors.IsForbidden(err) {
+		l.Note("Warning: add-ons that are on no cluster are not shown: the user of %s may not list ClusterManagementAddOns.", hub.Source)
+		absent = "is not on these clusters" // the hub may have it
+	} else if err != nil {
 		return err
-	}
-	if len(names) == 0 {
-		names = known
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("add-on %q is not there: \"capstan get addon\" lists those that are", name)
+			return fmt.Errorf("add-on %q %s: \"capstan get addon\" lists those that are", name, absent)
 		}
+	}
+	chosen := names
+	if len(names) == 0 {
+		names = known
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(i addonv1alpha1.ManagedClusterAddOn) bool { return !slices.Contains(names, i.Name) })
 	if len(known) == 0 {
@@ -72,7 +82,7 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 	}
 	shown := output.AddOns{Names: names, Installed: list.Items}
 	if l.format.Format() == output.Tree && len(list.Items) > 0 {
-		if shown.Works, err = addOnWorks(ctx, hub); err != nil {
+		if shown.Works, err = l.works(ctx, hub, chosen, worksNamespaces(clusters, list.Items)); err != nil {
 			return err
 		}
 	}
@@ -96,9 +106,41 @@ func knownAddOns(ctx context.Context, hub *hubapi.Hub, installed []addonv1alpha1
 	return slices.Compact(names), err
 }
 
-func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, error) {
-	list, err := manifestworks.List(ctx, hub, "", fleet.LabelAddOnName)
-	return list.Items, err
+// works lists the works of some add-ons, of all if none is named, in namespaces. It warns of those that the user may not list.
+func (l *addOnList) works(ctx context.Context, hub *hubapi.Hub, names, namespaces []string) (works []workv1.ManifestWork, err error) {
+	selector := fleet.LabelAddOnName
+	// It fails without names, and for one that no label has.
+	if named, err := labels.NewRequirement(fleet.LabelAddOnName, selection.In, names); err == nil {
+		selector = named.String()
+	}
+	for _, namespace := range namespaces {
+		list, err := manifestworks.List(ctx, hub, namespace, selector)
+		if apierrors.IsForbidden(err) {
+			l.Note("Warning: ManifestWorks in %s are not shown: the user of %s may not list them.", cmp.Or(namespace, "the clusters"), hub.Source)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		works = append(works, list.Items...)
+	}
+	return works, nil
+}
+
+// worksNamespaces are where the works of installations on some clusters are: there, and on hosting clusters. Those on all clusters may be
+// anywhere.
+func worksNamespaces(clusters []string, installed []addonv1alpha1.ManagedClusterAddOn) []string {
+	if len(clusters) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	namespaces := slices.Clone(clusters)
+	for i := range installed {
+		if hosting := installed[i].Annotations[fleet.AnnotationHostingClusterName]; hosting != "" {
+			namespaces = append(namespaces, hosting)
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 // completeAddOns completes the names of add-ons that are not on the line yet.

@@ -10,6 +10,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
@@ -30,6 +31,7 @@ const (
 	OperatorsPath  = "/apis/apps/v1/namespaces/open-cluster-management/deployments/"
 	PlacementsPath = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placements"
 	DecisionsPath  = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placementdecisions"
+	BindingsPath   = "/apis/cluster.open-cluster-management.io/v1beta2/namespaces/team-a/managedclustersetbindings"
 )
 
 // ConfigMap is a manifest, as users write it.
@@ -140,9 +142,12 @@ func (h Hub) PutNamespace(t *testing.T, name string) {
 	})
 }
 
-// PutPlacement gives the hub a placement that has selected clusters.
+// PutPlacement gives the hub a placement that has selected clusters, and what makes it possible to select these.
 func (h Hub) PutPlacement(t *testing.T, namespace, name string, clusters ...string) {
 	t.Helper()
+	for _, cluster := range clusters {
+		h.makeSelectable(t, namespace, cluster)
+	}
 	in := func(path string) string { return strings.Replace(path, "team-a", namespace, 1) + "/" + name }
 	h.Put(t, in(PlacementsPath), &clusterv1beta1.Placement{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
@@ -161,6 +166,30 @@ func (h Hub) PutPlacement(t *testing.T, namespace, name string, clusters ...stri
 		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})
 	}
 	h.Put(t, in(DecisionsPath)+"-decision-1", decision)
+}
+
+// makeSelectable gives the hub a cluster that it has accepted, and binds the set of all clusters to a namespace.
+func (h Hub) makeSelectable(t *testing.T, namespace, name string) {
+	t.Helper()
+	h.Put(t, SetsPath+"/global", &clusterv1beta2.ManagedClusterSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta2.GroupVersion.String(), Kind: "ManagedClusterSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: "global"},
+		Spec: clusterv1beta2.ManagedClusterSetSpec{ClusterSelector: clusterv1beta2.ManagedClusterSelector{
+			SelectorType: clusterv1beta2.LabelSelector, LabelSelector: &metav1.LabelSelector{},
+		}},
+	})
+	h.Put(t, strings.Replace(BindingsPath, "team-a", namespace, 1)+"/global", &clusterv1beta2.ManagedClusterSetBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta2.GroupVersion.String(), Kind: "ManagedClusterSetBinding"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "global"},
+		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "global"},
+	})
+	cluster := AcceptedCluster(name)
+	if h.Has(ClustersPath + "/" + name) {
+		h.Get(t, ClustersPath+"/"+name, cluster)
+	}
+	meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue,
+		Reason: "HubClusterAdminAccepted"})
+	h.Put(t, ClustersPath+"/"+name, cluster)
 }
 
 // PutAddOn gives a cluster an add-on.

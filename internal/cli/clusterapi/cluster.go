@@ -125,6 +125,8 @@ type Problem struct {
 	Hub bool
 	// Connected says that the cluster itself answered.
 	Connected bool
+	// NotServed says that the cluster serves no such resource, as far as it knows.
+	NotServed bool
 }
 
 // String is what is wrong and, in a line of its own, what to do about it.

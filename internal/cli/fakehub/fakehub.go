@@ -51,6 +51,7 @@ type Hub struct {
 	watches  map[string]int // ever made, by path
 	ended    map[string]int // those of them that have ended
 	created  map[string]func(*unstructured.Unstructured)
+	replaced map[string]func(*unstructured.Unstructured)
 
 	connected map[string]http.Handler // the APIs of clusters
 	written   func()
@@ -111,8 +112,9 @@ type event struct {
 func New(t *testing.T) *Hub {
 	t.Helper()
 	h := &Hub{objects: map[string]*unstructured.Unstructured{}, handlers: map[string]http.HandlerFunc{}, watches: map[string]int{},
-		ended:   map[string]int{},
-		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
+		ended:    map[string]int{},
+		created:  map[string]func(*unstructured.Unstructured){},
+		replaced: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
 		conflicts: map[string]int{}, ends: map[string]bool{}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
@@ -150,6 +152,13 @@ func (h *Hub) OnCreate(collection string, change func(*unstructured.Unstructured
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.created[collection] = change
+}
+
+// OnReplace has a test do what a controller would as soon as an object of a collection is replaced.
+func (h *Hub) OnReplace(collection string, change func(*unstructured.Unstructured)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.replaced[collection] = change
 }
 
 // OnWrite has a test do something after each request that has changed an object, before that is answered.
@@ -345,7 +354,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch:
 		h.patch(w, r, body)
 	case r.Method == http.MethodDelete:
-		h.delete(w, r.URL.Path)
+		h.delete(w, r.URL.Path, body)
 	}
 }
 
@@ -455,16 +464,26 @@ func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {
 	}
 	h.store(objectPath, object)
 	writeJSON(w, http.StatusCreated, object.Object)
-	if change := h.created[collection]; change != nil {
-		object = object.DeepCopy()
-		change(object)
-		h.store(objectPath, object)
+	h.react(h.created[collection], objectPath)
+}
+
+// react has a test change an object that was written, if it does that there.
+func (h *Hub) react(change func(*unstructured.Unstructured), objectPath string) {
+	if change == nil {
+		return
 	}
+	object := h.objects[objectPath].DeepCopy()
+	change(object)
+	h.store(objectPath, object)
 }
 
 // delete removes an object, or says that it is being deleted if it has finalizers.
-func (h *Hub) delete(w http.ResponseWriter, objectPath string) {
+func (h *Hub) delete(w http.ResponseWriter, objectPath string, body []byte) {
 	object := h.objects[objectPath]
+	if object != nil && !meets(object, body) {
+		writeStatus(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified", object.GetName())
+		return
+	}
 	if object == nil || len(object.GetFinalizers()) == 0 {
 		h.respond(w, h.remove(objectPath), objectPath)
 		return
@@ -474,6 +493,16 @@ func (h *Hub) delete(w http.ResponseWriter, objectPath string) {
 	object.SetDeletionTimestamp(&now)
 	h.store(objectPath, object)
 	h.respond(w, object, objectPath)
+}
+
+// meets reports whether an object is the one that the options of its deletion are about.
+func meets(object *unstructured.Unstructured, body []byte) bool {
+	var options metav1.DeleteOptions
+	if json.Unmarshal(body, &options) != nil || options.Preconditions == nil {
+		return true
+	}
+	uid, version := options.Preconditions.UID, options.Preconditions.ResourceVersion
+	return (uid == nil || *uid == object.GetUID()) && (version == nil || *version == object.GetResourceVersion())
 }
 
 // remove returns the object that was there, nil if there was none.
@@ -506,6 +535,7 @@ func (h *Hub) replace(w http.ResponseWriter, objectPath string, body []byte) {
 	}
 	h.store(objectPath, object)
 	writeJSON(w, http.StatusOK, object.Object)
+	h.react(h.replaced[path.Dir(objectPath)], objectPath)
 }
 
 func (h *Hub) patch(w http.ResponseWriter, r *http.Request, body []byte) {

@@ -46,7 +46,8 @@ spec.hubAcceptsClient of its ManagedCluster. Requests that merely carry the labe
 accepted is shown before: who asked, the addresses, labels and annotations of the cluster, and the requests.
 
 When several agents ask to be the same cluster, or one asks to be a cluster whose agent has a certificate already, none is
-approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.`
+approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.
+Of requests in the name of one agent for different keys, and of a cluster that has joined, --requesters has to name the request itself.`
 
 // NewAcceptCommand is "capstan accept".
 func NewAcceptCommand(global *options.Global) *cobra.Command {
@@ -64,7 +65,7 @@ func NewAcceptCommand(global *options.Global) *cobra.Command {
 	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false,
 		"approve requests of several agents for the same cluster, and for a cluster that has joined, too")
 	command.Flags().StringSliceVar(&run.requesters, "requesters", nil,
-		"common names of the agents to approve, separated by commas; each has to match exactly")
+		"common names of the agents to approve, or names of their requests, separated by commas; each has to match exactly")
 	run.format = options.AddOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	options.Complete(command, "requesters", run.completeRequesters)
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -80,7 +81,7 @@ func NewAcceptCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// completeRequesters completes the common names of agents that request to be one of the chosen clusters.
+// completeRequesters completes the names of requests to be one of the chosen clusters, and describes each by who makes it.
 func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return r.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		chosen, err := r.clusters.Names()
@@ -92,7 +93,7 @@ func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ st
 			}
 			for _, request := range requests {
 				if request.Pending {
-					names = append(names, request.CommonName)
+					names = append(names, cobra.CompletionWithDesc(output.Printable(request.Name), output.Printable(request.CommonName)))
 				}
 			}
 		}
@@ -138,7 +139,9 @@ func (r *acceptance) try(ctx context.Context, a *attempt) {
 	}
 	r.report("Your managed cluster %s has joined the Hub successfully.", a.result.Cluster) // as clusteradm says, for scripts
 	r.report("cluster %s is accepted; \"capstan get clusters\" shows when it is available", a.result.Cluster)
-	if !slices.ContainsFunc(a.result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
+	if !slices.ContainsFunc(a.result.Requests, func(request output.AgentRequest) bool {
+		return request.Approved && r.isNamed(joinrequests.Request{Name: request.Name, CommonName: request.Agent})
+	}) {
 		r.report("no request was there to approve: its agent has a way in already")
 	}
 }
@@ -268,24 +271,42 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
 	since := requestedSince(cluster)
-	requests, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
+	all, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
 	if err != nil {
 		return nil, err
 	}
-	requests, earlier := r.splitEarlier(requests, since)
+	requests, earlier := r.splitEarlier(all, since)
 	rejected = append(rejected, earlier...)
 	setRequests(result, requests, rejected)
+	if err := r.checkNamed(cluster.Name, requests); err != nil {
+		return nil, err
+	}
 	chosen, err := r.choose(result, requests)
 	if err != nil {
 		return nil, err
 	}
 	approved := slices.ContainsFunc(requests, func(request joinrequests.Request) bool { return r.hasAccess(request, cluster) })
-	others := r.notNamed(requests)
-	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
+	if len(chosen) > 0 || approved || needsNoRequest(cluster) && !r.passesOver(requests) {
 		return chosen, nil
 	}
-	return nil, &notRequestedError{noRequestError(cluster, others, rejected), "waiting for its certificate request",
+	return nil, &notRequestedError{noRequestError(cluster, r.notNamed(requests), rejected), "waiting for its certificate request",
 		func(ctx context.Context) error { return r.awaitRequest(ctx, cluster, since) }}
+}
+
+// checkNamed fails for a request that --requesters has by its own name and that was denied, or failed: it cannot be approved any more.
+func (r *acceptance) checkNamed(cluster string, requests []joinrequests.Request) error {
+	for _, request := range requests {
+		if request.Refused() && r.isNamedItself(request) {
+			return fmt.Errorf("--requesters: CSR %s for cluster %s has been denied, or has failed, and cannot be approved any more. Once it is "+
+				"deleted, its agent makes another one, which has another name", output.Printable(request.Name), cluster)
+		}
+	}
+	return nil
+}
+
+// passesOver reports whether a request is pending that --requesters does not name: the one that is meant may be among those.
+func (r *acceptance) passesOver(requests []joinrequests.Request) bool {
+	return slices.ContainsFunc(requests, func(request joinrequests.Request) bool { return request.Pending && !r.isNamed(request) })
 }
 
 // creationSkew is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself. Of an
@@ -310,7 +331,7 @@ func (r *acceptance) splitEarlier(requests []joinrequests.Request, since time.Ti
 		earlier = append(earlier, joinrequests.Rejected{Name: request.Name, Err: fmt.Errorf(
 			"it is of %s, before the cluster was created, as by an "+
 				"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
-			output.Printable(request.CommonName))})
+			output.Printable(request.Name))})
 	}
 	return left, earlier
 }
@@ -337,7 +358,7 @@ func setRequests(result *output.Acceptance, requests []joinrequests.Request, rej
 func (r *acceptance) approve(ctx context.Context, chosen []joinrequests.Request, result *output.Acceptance) error {
 	for _, request := range chosen {
 		if r.DryRun {
-			r.report("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
+			r.report("would approve CSR %s of %s", output.Printable(request.Name), output.Printable(request.CommonName))
 			continue
 		}
 		if err := joinrequests.Approve(ctx, r.hub, request.Name); err != nil {
@@ -346,40 +367,66 @@ func (r *acceptance) approve(ctx context.Context, chosen []joinrequests.Request,
 		for i := range result.Requests {
 			result.Requests[i].Approved = result.Requests[i].Approved || result.Requests[i].Name == request.Name
 		}
-		r.report("CSR %s approved", request.Name)
+		r.report("CSR %s approved", output.Printable(request.Name))
 	}
 	return nil
 }
 
 // choose returns the requests to approve.
 func (r *acceptance) choose(result *output.Acceptance, requests []joinrequests.Request) (chosen []joinrequests.Request, err error) {
-	agents, certified := map[string]bool{}, map[string]bool{}
+	agents := map[string]bool{}
 	for _, request := range requests {
-		if request.Approved {
-			certified[request.CommonName] = true
-		}
-		if !r.isNamed(request) {
-			continue
-		}
-		if request.Pending {
+		if request.Pending && r.isNamed(request) {
 			chosen = append(chosen, request)
 			agents[request.CommonName] = true
 		}
 	}
-	if len(chosen) == 0 || len(r.requesters) > 0 || r.skipApproveCheck {
+	if len(chosen) == 0 || r.skipApproveCheck {
 		return chosen, nil
 	}
-	maps.DeleteFunc(certified, func(agent string, _ bool) bool { return agents[agent] })
 	switch {
-	case len(agents) > 1:
+	case r.copied(chosen):
+		return nil, fmt.Errorf("requests to be cluster %s are in the name of the same agent, but for different keys, so none is approved. "+
+			"The agent may have lost its key and asked again, or an impostor asks in its name. %s", result.Cluster,
+			adviceToName(result.Cluster, chosen))
+	case len(r.requesters) == 0 && len(agents) > 1:
 		return nil, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
 			"or approve all with --skip-approve-check:%s%s", len(agents), result.Cluster, listRequests(chosen), identityHint(result.Cluster))
-	case result.Joined || len(certified) > 0:
+	case r.replaces(result.Joined, requests, chosen):
 		return nil, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the "+
-			"same agent, which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
-			"or approve every requester with --skip-approve-check:%s%s", result.Cluster, listRequests(chosen), identityHint(result.Cluster))
+			"same agent, which has lost its credential, or an impostor, who would get all that goes to the cluster. --skip-approve-check approves "+
+			"every requester. %s%s", result.Cluster, adviceToName(result.Cluster, chosen), identityHint(result.Cluster))
 	}
 	return chosen, nil
+}
+
+// copied reports whether chosen requests are in the name of the same agent, and for different keys: at most one is the agent's own then.
+// One whose own name --requesters has is known.
+func (r *acceptance) copied(chosen []joinrequests.Request) bool {
+	return slices.ContainsFunc(chosen, func(request joinrequests.Request) bool {
+		return !r.isNamedItself(request) && slices.ContainsFunc(chosen, func(other joinrequests.Request) bool {
+			return other.CommonName == request.CommonName && other.Key != request.Key
+		})
+	})
+}
+
+// replaces reports whether a chosen request is for another certificate than the one that an agent of the cluster has. Anyone can ask in the
+// name of that agent: only the name of the request says which one is meant. The hub deletes requests that it has signed, so of a cluster
+// that has joined, it is not known for whom it did.
+func (r *acceptance) replaces(joined bool, requests, chosen []joinrequests.Request) bool {
+	return slices.ContainsFunc(chosen, func(request joinrequests.Request) bool {
+		return !r.isNamedItself(request) && (joined || slices.ContainsFunc(requests, func(other joinrequests.Request) bool {
+			sameAgent := other.CommonName == request.CommonName
+			return other.Approved && (sameAgent && other.Key != request.Key || !sameAgent && len(r.requesters) == 0)
+		}))
+	})
+}
+
+// adviceToName says how to have one of requests approved that the name of their agent does not tell apart.
+func adviceToName(cluster string, requests []joinrequests.Request) string {
+	return fmt.Sprintf("The owner of the cluster sees which request its agent made last: in its log, and in the event %s of its namespace. "+
+		"Name that one:\n  capstan accept --clusters %s --requesters REQUEST\nand deny each other one:\n  kubectl certificate deny REQUEST\n"+
+		"REQUEST is one of:%s", fleet.EventCSRCreated, cluster, listRequests(requests))
 }
 
 // identityHint says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet, or with what an agent
@@ -388,7 +435,7 @@ func identityHint(cluster string) string {
 	local := playground.Home{Dir: "$" + playground.EnvHome}.Agent(playground.Member{Name: cluster})
 	return fmt.Sprintf("\nThe owner of the cluster sees in it who its agent is, by the UID of the Klusterlet:\n"+
 		"  kubectl get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid\n"+
-		"  %s is then the one to name.\n"+
+		"  %s is then its name.\n"+
 		"For an agent that \"capstan join --local\" runs, this file of the owner has what is there in the place of UID (%s is ~/.capstan if it is "+
 		"not set):\n  %s", fleet.ClusterUser(cluster, "UID"), playground.EnvHome, local.NameFile())
 }
@@ -397,31 +444,37 @@ func identityHint(cluster string) string {
 func listRequests(requests []joinrequests.Request) string {
 	var lines strings.Builder
 	for _, request := range requests {
-		fmt.Fprintf(&lines, "\n  %s (CSR %s of %s by %s)", output.Printable(request.CommonName), request.Name,
+		fmt.Fprintf(&lines, "\n  %s (CSR %s of %s by %s)", output.Printable(request.CommonName), output.Printable(request.Name),
 			request.Created.UTC().Format(time.RFC3339), output.Printable(request.Requester))
 	}
 	return lines.String()
 }
 
-// isNamed reports whether --requesters names who made a request, or is not set. It matches common names whole.
+// isNamed reports whether --requesters names a request or who made it, or is not set. It matches names whole.
 func (r *acceptance) isNamed(request joinrequests.Request) bool {
-	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
+	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName) || r.isNamedItself(request)
 }
 
-// notNamed are the common names of agents with a request that is pending or approved, and that --requesters does not name.
-func (r *acceptance) notNamed(requests []joinrequests.Request) []string {
-	var names []string
+// isNamedItself reports whether --requesters has the name of a request itself. Whoever makes a request chooses its name: what reads like an
+// agent is none.
+func (r *acceptance) isNamedItself(request joinrequests.Request) bool {
+	return !fleet.IsAgentIdentity(request.Name) && slices.Contains(r.requesters, request.Name)
+}
+
+// notNamed are the requests that are pending or approved, and that --requesters does not name.
+func (r *acceptance) notNamed(requests []joinrequests.Request) (others []joinrequests.Request) {
 	for _, request := range requests {
-		if (request.Pending || request.Approved) && !r.isNamed(request) && !slices.Contains(names, request.CommonName) {
-			names = append(names, request.CommonName)
+		if !request.Refused() && !r.isNamed(request) {
+			others = append(others, request)
 		}
 	}
-	return names
+	return others
 }
 
 func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster, since time.Time) error {
 	return joinrequests.Watch(ctx, r.hub, cluster.Name, since, func(request joinrequests.Request) bool {
-		return r.hasAccess(request, cluster) || request.Pending && r.isNamed(request) && !r.isEarlier(request, since)
+		decidable := request.Pending && r.isNamed(request) && !r.isEarlier(request, since)
+		return r.hasAccess(request, cluster) || decidable || request.Refused() && r.isNamedItself(request)
 	})
 }
 
@@ -439,27 +492,28 @@ func hasJoined(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
 }
 
-// needsNoRequest reports whether the agent of a cluster has access without one: it works, or registers by its AWS role. That some agent
+// works reports whether the agent of a cluster has access, and uses it: the hub deletes the request that it has signed. That some agent
 // joined once says nothing about the one that is to join now.
-func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
-	works := hasJoined(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
-	return works || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
+func works(cluster *clusterv1.ManagedCluster) bool {
+	return hasJoined(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 }
 
-func noRequestError(cluster *clusterv1.ManagedCluster, others []string, rejected []joinrequests.Rejected) error {
+// needsNoRequest reports whether the agent of a cluster has access without a request: it works, or registers by its AWS role.
+func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
+	return works(cluster) || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
+}
+
+func noRequestError(cluster *clusterv1.ManagedCluster, others []joinrequests.Request, rejected []joinrequests.Rejected) error {
 	var details strings.Builder
-	if hasJoined(cluster) {
+	if hasJoined(cluster) && !works(cluster) {
 		details.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, " +
 			"there is nothing to accept.")
 	}
 	if len(others) > 0 {
-		details.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")
-	}
-	for _, name := range others {
-		fmt.Fprintf(&details, "\n    %s", output.Printable(name))
+		details.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:" + listRequests(others))
 	}
 	for _, request := range rejected {
-		fmt.Fprintf(&details, "\n  CSR %s is left alone: %s", request.Name, request.Err)
+		fmt.Fprintf(&details, "\n  CSR %s is left alone: %s", output.Printable(request.Name), request.Err)
 	}
 	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s",
 		cluster.Name, details.String())

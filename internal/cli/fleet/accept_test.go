@@ -69,6 +69,88 @@ func TestAcceptWithoutRequest(t *testing.T) {
 		"no request was there to approve")
 }
 
+// CA-18: "accept" succeeds again when the agent works whose request it approved, also once the hub has deleted that. While another request
+// is pending, the one that --requesters means may be that one; one that is denied is never approved.
+func TestAcceptOfARequestThatIsNotPending(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	works := []string{"ManagedClusterJoined", "ManagedClusterConditionAvailable"}
+	const nobody, refused = "--requesters names none of those who asked", "has been denied, or has failed"
+	const approved, denied, failed = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed
+	for name, test := range map[string]struct {
+		conditions []string
+		request    string
+		age        time.Duration
+		decided    []certificatesv1.RequestConditionType
+		fails      string
+	}{
+		"works, another is pending":             {conditions: works, request: "first", fails: nobody},
+		"works, an earlier one is pending":      {conditions: works, request: "first", age: time.Hour},
+		"works, another is approved":            {conditions: works, request: "first", decided: decidedAs(approved)},
+		"works, another is denied":              {conditions: works, request: "first", decided: decidedAs(denied)},
+		"works, nothing asks":                   {conditions: works},
+		"works, the named one is denied":        {conditions: works, request: "second", decided: decidedAs(denied), fails: refused},
+		"works, the named one has failed":       {conditions: works, request: "second", decided: decidedAs(approved, failed), fails: refused},
+		"is lost, another is pending":           {conditions: works[:1], request: "first", fails: nobody},
+		"is lost, the named one is denied":      {conditions: works[:1], request: "second", decided: decidedAs(denied), fails: refused},
+		"never joined, another is pending":      {request: "first", fails: nobody},
+		"never joined, the named one is denied": {request: "second", decided: decidedAs(denied), fails: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHub(t)
+			c := clitest.AcceptedCluster("cluster1", test.conditions...)
+			c.CreationTimestamp = metav1.NewTime(created)
+			h.Put(t, clitest.ClustersPath+"/cluster1", c)
+			if test.request != "" {
+				request := fakehub.JoinRequest(t, test.request, "cluster1", "a1")
+				request.CreationTimestamp = metav1.NewTime(created.Add(-test.age))
+				for _, kind := range test.decided {
+					request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
+				}
+				h.PutRequest(t, request)
+			}
+			got := h.Run(t, "", "accept", "--clusters", "cluster1", "--requesters", "second")
+			if test.fails == "" {
+				got.Succeeds(t, "cluster cluster1 is accepted", "no request was there to approve")
+				return
+			}
+			got.Fails(t, test.fails)
+			if strings.Contains(got.Out, "has joined the Hub") || h.Approved(t, test.request) {
+				t.Errorf("a request is approved, or is said to be: %s", got.Out)
+			}
+		})
+	}
+}
+
+func decidedAs(kinds ...certificatesv1.RequestConditionType) []certificatesv1.RequestConditionType {
+	return kinds
+}
+
+// CA-18: --wait waits for the request that --requesters names, although an agent of the cluster works and another request is pending.
+func TestAcceptWaitsForTheNamedRequest(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []bool{false, true} {
+		h := clitest.NewHub(t)
+		joined := clitest.AcceptedCluster("cluster1", "ManagedClusterJoined", "ManagedClusterConditionAvailable")
+		h.Put(t, clitest.ClustersPath+"/cluster1", joined)
+		h.PutRequest(t, fakehub.JoinRequest(t, "first", "cluster1", "a1"))
+		done := make(chan clitest.Result)
+		go func() { done <- h.Run(t, "", "accept", "--clusters", "cluster1", "--requesters", "second", "--wait") }()
+		h.WaitForWatch(t, clitest.RequestsPath)
+		second := fakehub.JoinRequest(t, "second", "cluster1", "a1")
+		if denied {
+			second.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
+		}
+		h.PutRequest(t, second)
+		if got := <-done; denied {
+			got.Fails(t, "CSR second for cluster cluster1 has been denied")
+		} else {
+			got.Succeeds(t, "CSR second approved")
+		}
+	}
+}
+
 // CA-18: "accept" says that it is done when the agent that is to join has access, not when another one had.
 func TestAcceptOfLostAgent(t *testing.T) {
 	t.Parallel()
@@ -167,6 +249,68 @@ func TestAcceptRequesters(t *testing.T) {
 	}
 }
 
+// CA-18: anyone with a bootstrap credential can ask in the name of another's agent, which takes a key of their own. Such a request is
+// approved by its own name only.
+func TestAcceptOfACopiedName(t *testing.T) {
+	t.Parallel()
+	const agent = "system:open-cluster-management:cluster1:a1"
+	const copied, certified = "are in the name of the same agent, but for different keys", "has a certificate already"
+	decided := func(kinds ...certificatesv1.RequestConditionType) (conditions []certificatesv1.CertificateSigningRequestCondition) {
+		for _, kind := range kinds {
+			conditions = append(conditions, certificatesv1.CertificateSigningRequestCondition{Type: kind})
+		}
+		return conditions
+	}
+	approved := decided(certificatesv1.CertificateApproved)
+	for name, test := range map[string]struct {
+		sameKey  bool
+		first    []certificatesv1.CertificateSigningRequestCondition
+		flags    []string
+		refused  string
+		one, two bool // approved by it
+	}{
+		"two keys":                            {refused: copied},
+		"two keys, agent named":               {flags: []string{"--requesters", agent}, refused: copied},
+		"two keys, request named":             {flags: []string{"--requesters", "second"}, two: true},
+		"two keys, both requests named":       {flags: []string{"--requesters", "first,second"}, one: true, two: true},
+		"two keys, unchecked":                 {flags: []string{"--skip-approve-check"}, one: true, two: true},
+		"one key, asked for twice":            {sameKey: true, one: true, two: true},
+		"another key approved":                {first: approved, refused: certified},
+		"another key approved, agent named":   {first: approved, flags: []string{"--requesters", agent}, refused: certified},
+		"another key approved, request named": {first: approved, flags: []string{"--requesters", "second"}, two: true},
+		"another key approved, both named":    {first: approved, flags: []string{"--requesters", agent + ",second"}, two: true},
+		"this key approved":                   {sameKey: true, first: approved, two: true},
+		"another key denied":                  {first: decided(certificatesv1.CertificateDenied), two: true},
+		"another key approved, and failed": {first: decided(certificatesv1.CertificateApproved, certificatesv1.CertificateFailed),
+			two: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHub(t)
+			h.PutClusters(t)
+			first, second := fakehub.JoinRequest(t, "first", "cluster1", "a1"), fakehub.JoinRequest(t, "second", "cluster1", "a1")
+			first.Status.Conditions = test.first
+			if test.sameKey {
+				second.Spec.Request = first.Spec.Request
+			}
+			h.PutRequest(t, first)
+			h.PutRequest(t, second)
+			got := h.Run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
+			if test.refused != "" {
+				got.Fails(t, test.refused, "CSR second", "--requesters", "kubectl certificate deny REQUEST")
+			} else {
+				got.Succeeds(t)
+			}
+			if h.Approved(t, "first") != test.one || h.Approved(t, "second") != test.two || h.Accepted(t, "cluster1") != (test.refused == "") {
+				t.Errorf("approved %t and %t, accepted %t", h.Approved(t, "first"), h.Approved(t, "second"), h.Accepted(t, "cluster1"))
+			}
+			if test.refused != "" {
+				h.Follow(t, got, "accept --clusters cluster1 --requesters REQUEST", "REQUEST", "second").Succeeds(t, "CSR second approved")
+			}
+		})
+	}
+}
+
 // "prints common names of requests raw": what a terminal acts on is quoted, and a name in several lines is one.
 func TestAcceptRequestersWithUnprintableNames(t *testing.T) {
 	t.Parallel()
@@ -177,6 +321,26 @@ func TestAcceptRequestersWithUnprintableNames(t *testing.T) {
 	got.Fails(t, "no csr is approved yet", `"system:open-cluster-management:cluster1:a1\x1b[2K\nnobody asks"`)
 	if strings.Contains(got.ErrOut, "\x1b[2K") {
 		t.Errorf("printed %q", got.ErrOut)
+	}
+	h.PutRequest(t, fakehub.JoinRequest(t, "two\x1b[2K", "cluster1", "a3"))
+	got = h.Run(t, "", "accept", "--cluster", "cluster1")
+	got.Fails(t, "2 agents ask to be cluster cluster1", `CSR "two\x1b[2K"`)
+	if strings.Contains(got.ErrOut, "\x1b[2K") {
+		t.Errorf("printed %q", got.ErrOut)
+	}
+}
+
+// CA-18: anyone with a bootstrap credential can name a request like the agent of another, and it is not approved for that.
+func TestAcceptOfARequestNamedLikeAnAgent(t *testing.T) {
+	t.Parallel()
+	const agent = "system:open-cluster-management:cluster1:a1"
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.PutRequest(t, fakehub.JoinRequest(t, agent, "cluster1", "another"))
+	h.Run(t, "", "accept", "--cluster", "cluster1", "--requesters", agent).Succeeds(t, "CSR one approved")
+	if !h.Approved(t, "one") || h.Approved(t, agent) {
+		t.Errorf("approved %t, and the one of another agent %t", h.Approved(t, "one"), h.Approved(t, agent))
 	}
 }
 
@@ -345,10 +509,14 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 		flags   []string
 		refused bool
 	}{
-		"of a cluster that has joined":             {cluster: joined, refused: true},
-		"of a cluster that was denied":             {cluster: denied, refused: true},
-		"of a cluster whose agent was approved":    {cluster: clitest.Cluster("cluster1", nil), earlier: approved, refused: true},
-		"of a cluster that has joined, named":      {cluster: joined, flags: []string{"--requesters", other}},
+		"of a cluster that has joined":                 {cluster: joined, refused: true},
+		"of a cluster that was denied":                 {cluster: denied, refused: true},
+		"of a cluster whose agent was approved":        {cluster: clitest.Cluster("cluster1", nil), earlier: approved, refused: true},
+		"of a cluster that has joined, named":          {cluster: joined, flags: []string{"--requesters", other}, refused: true},
+		"of a cluster that was denied, named":          {cluster: denied, flags: []string{"--requesters", other}, refused: true},
+		"of a cluster that has joined, by its request": {cluster: joined, flags: []string{"--requesters", "another"}},
+		"of a cluster whose agent was approved, named": {cluster: clitest.Cluster("cluster1", nil), earlier: approved,
+			flags: []string{"--requesters", other}},
 		"of a cluster that has joined, unchecked":  {cluster: joined, flags: []string{"--skip-approve-check"}},
 		"of a cluster that nobody has been so far": {cluster: clitest.Cluster("cluster1", nil)},
 	} {
@@ -412,12 +580,12 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 			} else {
 				alone.Succeeds(t)
 			}
-			const dead = "system:open-cluster-management:cluster1:dead"
 			left := fakehub.JoinRequest(t, "left", "cluster1", "dead")
 			left.CreationTimestamp = metav1.NewTime(created.Add(-time.Hour))
 			h.PutRequest(t, left)
 			if test.alone != "" {
-				h.Run(t, "", "accept", "--clusters", "cluster1").Fails(t, "CSR left is left alone: it is of 2026-11-23T11:00:00Z", "--requesters "+dead)
+				h.Run(t, "", "accept", "--clusters", "cluster1").Fails(t, "CSR left is left alone: it is of 2026-11-23T11:00:00Z",
+					"--requesters left approves it")
 			}
 			pending := fakehub.JoinRequest(t, "another", "cluster1", "other")
 			pending.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
@@ -431,7 +599,7 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 			if h.Approved(t, "left") {
 				t.Error("the request of an agent of an earlier cluster is approved")
 			}
-			h.Run(t, "", "accept", "--clusters", "cluster1", "--requesters", dead).Succeeds(t, "CSR left approved")
+			h.Run(t, "", "accept", "--clusters", "cluster1", "--requesters", "left").Succeeds(t, "CSR left approved")
 		})
 	}
 }
@@ -508,7 +676,7 @@ func TestAcceptJSON(t *testing.T) {
 	if code != 1 || !requested.Joined || !strings.Contains(requested.Error, "has a certificate already") || requested.Requests[0].Approved {
 		t.Errorf("exit code %d: %+v", code, requested)
 	}
-	if done, code := accept("--requesters", requested.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
+	if done, code := accept("--requesters", requested.Requests[0].Name); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
 		done.Error != "" || !h.Approved(t, "one") {
 		t.Errorf("exit code %d: %+v", code, done)
 	}

@@ -67,6 +67,13 @@ func (c ResourceClient) Delete(ctx context.Context, name string) error {
 	return c.on(c.client.Delete()).Name(name).Do(ctx).Error()
 }
 
+// DeleteAsRead is Delete for an object that was read, with a conflict if others have changed it since.
+func (c ResourceClient) DeleteAsRead(ctx context.Context, read metav1.Object) error {
+	uid, version := read.GetUID(), read.GetResourceVersion()
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	return c.on(c.client.Delete()).Name(read.GetName()).Body(options).Do(ctx).Error()
+}
+
 // pointerTo is what objects of a kind are read into.
 type pointerTo[T any] interface {
 	*T

@@ -87,13 +87,9 @@ func (c *cleaning) blockers(ctx context.Context) error {
 	return fmt.Errorf("these objects wait for agents or controllers; --force does without:\n%s", strings.Join(lines, "\n"))
 }
 
-// removeDeadWebhooks deletes the configurations of the hub's webhooks if one of these does not run: the API server would refuse what is
-// changed to release objects.
-func (c *cleaning) removeDeadWebhooks(ctx context.Context, manager *unstructured.Unstructured, there *removal) error {
-	run, err := c.webhooksRun(ctx, manager)
-	if err != nil || run {
-		return err
-	}
+// removeWebhooks deletes the configurations of the hub's webhooks. One that does not answer, or whose certificate nobody has renewed, would
+// have the API server refuse what is changed to release objects; all of these go, so there is nothing left to check.
+func removeWebhooks(ctx context.Context, manager *unstructured.Unstructured, there *removal) error {
 	for _, kind := range []schema.GroupVersionKind{installation.KindValidatingWebhooks, installation.KindMutatingWebhooks} {
 		configurations, err := there.in.List(ctx, kind, "", fleet.LabelCreatedByClusterManager+"="+manager.GetName())
 		if err != nil {
@@ -108,27 +104,12 @@ func (c *cleaning) removeDeadWebhooks(ctx context.Context, manager *unstructured
 	return nil
 }
 
-// webhooksRun reports whether all webhooks of the hub have a pod that is ready.
-func (c *cleaning) webhooksRun(ctx context.Context, manager *unstructured.Unstructured) (bool, error) {
-	namespace := fleet.NamespaceHub
-	if installation.IsHosted(manager) {
-		namespace = manager.GetName()
-	}
-	for _, name := range fleet.WebhookDeployments(manager.GetName()) {
-		running, err := c.in.Deployed(ctx, namespace, name)
-		if err != nil || !running.Available {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 // releaseObjects deletes the clusters, works and add-ons of the hub, and takes off the finalizers that wait for agents.
 func (c *cleaning) releaseObjects(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
 	if c.hub == nil {
 		return nil
 	}
-	err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return c.removeDeadWebhooks(ctx, manager, there) })
+	err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return removeWebhooks(ctx, manager, there) })
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,9 @@ func (c *clusterJoin) join(ctx context.Context) error {
 	return c.printAgent(ctx, cluster, objects)
 }
 
-// printAgent prints who the agent is on the hub, for an administrator who sees requests of several.
+// printAgent prints who the agent is on the hub, for an administrator who sees requests of several. Once an agent has joined as the
+// cluster, the name of the agent is not enough: anyone with a bootstrap credential can ask in it. Which request is its own, its log
+// tells: on the hub, others look the same.
 func (c *clusterJoin) printAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindKlusterlet {
@@ -177,8 +179,9 @@ func (c *clusterJoin) printAgent(ctx context.Context, cluster *Cluster, objects 
 		if err != nil || klusterlet == nil {
 			return err
 		}
-		c.Say("Where several agents ask to be %s, this one is\n\n    --requesters %s", c.cluster,
-			fleet.ClusterUser(c.cluster, string(klusterlet.GetUID())))
+		c.Say("Where several agents ask to be %s, this one is\n\n    --requesters %s\n\n"+
+			"Where one was it before, the name of the request of this one takes that place: its log has it.",
+			c.cluster, fleet.ClusterUser(c.cluster, string(klusterlet.GetUID())))
 	}
 	return nil
 }

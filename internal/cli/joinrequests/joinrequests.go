@@ -36,13 +36,19 @@ type Request struct {
 	Name string
 	// CommonName is who the agent will be on the hub, Requester is the user who requests it.
 	CommonName, Requester string
+	// Key is the public key that the certificate is to be for. Anyone may request one in the name of another's agent, but only for a key
+	// of their own.
+	Key string
 	// Created is when.
 	Created time.Time
-	// Approved reports whether an administrator approved it; it is neither approved nor denied when Pending.
+	// Approved reports whether an administrator approved it and it can be signed; it is neither approved nor denied when Pending.
 	Approved, Pending bool
 	// Decided is when it was approved or denied; when it was made, if nobody has.
 	Decided time.Time
 }
+
+// Refused reports whether it was denied, or could not be signed.
+func (r Request) Refused() bool { return !r.Pending && !r.Approved }
 
 // decidedBefore reports whether it was approved or denied before that time. One that nobody has decided on was not.
 func (r Request) decidedBefore(limit time.Time) bool {
@@ -113,8 +119,8 @@ func read(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster 
 		Name: csr.Name, Requester: requester, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
 	}
 	request.Decided = request.Created
+	request.Approved = has(csr, certificatesv1.CertificateApproved) && !has(csr, certificatesv1.CertificateFailed)
 	for _, condition := range csr.Status.Conditions {
-		request.Approved = request.Approved || condition.Type == certificatesv1.CertificateApproved
 		if condition.LastUpdateTime.After(request.Decided) {
 			request.Decided = condition.LastUpdateTime.Time
 		}
@@ -129,21 +135,27 @@ func read(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster 
 		return request, fmt.Errorf("its requester %q does not have a bootstrap credential", requester)
 	}
 	var err error
-	request.CommonName, err = checkSubject(csr.Spec.Request, cluster)
+	request.CommonName, request.Key, err = checkSubject(csr.Spec.Request, cluster)
 	return request, err
 }
 
-// checkSubject makes sure that the certificate would be that of an agent of this cluster and no more.
-func checkSubject(request []byte, cluster string) (commonName string, err error) {
+func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
+	return slices.ContainsFunc(csr.Status.Conditions, func(condition certificatesv1.CertificateSigningRequestCondition) bool {
+		return condition.Type == kind
+	})
+}
+
+// checkSubject makes sure that the certificate would be that of an agent of this cluster and no more, and returns whose it would be.
+func checkSubject(request []byte, cluster string) (commonName, key string, err error) {
 	block, _ := pem.Decode(request)
 	if block == nil {
-		return "", errors.New("it holds no PEM block")
+		return "", "", errors.New("it holds no PEM block")
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return "", fmt.Errorf("it cannot be parsed: %w", err)
+		return "", "", fmt.Errorf("it cannot be parsed: %w", err)
 	}
-	return parsed.Subject.CommonName, fleet.CheckAgentRequest(parsed, cluster)
+	return parsed.Subject.CommonName, string(parsed.RawSubjectPublicKeyInfo), fleet.CheckAgentRequest(parsed, cluster)
 }
 
 // Rejected is a certificate request that carries the label of a cluster and is not to be approved.
@@ -220,5 +232,5 @@ func Approve(ctx context.Context, hub *hubapi.Hub, name string) error {
 		})
 		return true, nil
 	})
-	return hub.Explain("approve certificate request "+name, err)
+	return hub.Explain(fmt.Sprintf("approve certificate request %q", name), err)
 }

@@ -30,13 +30,6 @@ func Get(ctx context.Context, hub *hubapi.Hub, name string) (*clusterv1.ManagedC
 	return cluster, hub.Explain("read cluster "+name, err)
 }
 
-// GetWithManagers reads one managed cluster, and who wrote which of its fields.
-func GetWithManagers(ctx context.Context, hub *hubapi.Hub, name string) (*clusterv1.ManagedCluster, error) {
-	cluster := &clusterv1.ManagedCluster{}
-	err := hub.Client(Resource).Get(ctx, name, cluster)
-	return cluster, hub.Explain("read cluster "+name, err)
-}
-
 // Accept lets the agent of a cluster work with the hub.
 func Accept(ctx context.Context, hub *hubapi.Hub, name string) error {
 	err := hub.Client(Resource).MergePatch(ctx, name, []byte(`{"spec":{"hubAcceptsClient":true}}`))

@@ -3,6 +3,7 @@ package manyclusters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -136,12 +137,12 @@ type reader struct {
 }
 
 func (r *reader) read(ctx context.Context) *clusterapi.Problem {
-	resource, problem := Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
-	if problem != nil {
-		return problem
+	resource, err := resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
+	if err == nil {
+		err = r.pages(ctx, resource)
 	}
-	if err := r.pages(ctx, resource); err != nil {
-		problem := r.cluster.Diagnose(err, r.query.Timeout)
+	if err != nil {
+		problem := diagnose(r.cluster, err, r.query.Timeout)
 		return &problem
 	}
 	return nil
@@ -163,26 +164,54 @@ func (r *reader) pages(ctx context.Context, resource Resource) error {
 	}
 }
 
-// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people read is in
-// the core group, which is one small response. The cluster has the time for each response.
+// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. The cluster has the time for each
+// response.
 func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, *clusterapi.Problem) {
-	message := fmt.Sprintf("no such resource: it serves no %q", word)
+	resource, err := resolve(ctx, cluster, word, verb, timeout)
+	if err != nil {
+		problem := diagnose(cluster, err, timeout)
+		return Resource{}, &problem
+	}
+	return resource, nil
+}
+
+// notServedError says that a cluster has answered, and serves no such resource.
+type notServedError struct {
+	message string
+	// unanswered says that API groups have not answered, which may have the resource.
+	unanswered bool
+}
+
+func (e notServedError) Error() string { return e.message }
+
+// diagnose says why a cluster could not be read.
+func diagnose(cluster *clusterapi.Cluster, err error, timeout time.Duration) clusterapi.Problem {
+	var notServed notServedError
+	if errors.As(err, &notServed) {
+		return clusterapi.Problem{Message: notServed.Error(), Connected: true, NotServed: true}
+	}
+	return cluster.Diagnose(err, timeout)
+}
+
+// resolve looks in the core group first: most of what people read is in it, and it is one small response.
+func resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, error) {
+	notServed := notServedError{message: fmt.Sprintf("no such resource: it serves no %q", word)}
 	for _, coreOnly := range []bool{true, false} {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		lists, failed, err := cluster.Resources(limited, coreOnly)
 		cancel()
 		if err != nil {
-			problem := cluster.Diagnose(err, timeout)
-			return Resource{}, &problem
+			return Resource{}, err
 		}
 		if resource, found := find(lists, word, verb); found {
 			return resource, nil
 		}
 		if len(failed) > 0 {
-			message += ", unless an API group does that does not answer: " + text.FirstFew(failed)
+			notServed.message += ", unless an API group does that does not answer: " + text.FirstFew(failed)
+			notServed.unanswered = true
 		}
 	}
-	return Resource{}, &clusterapi.Problem{Message: message, Connected: true}
+	return Resource{}, notServed
 }
 
 // page reads a page, and returns the token of the next one; an empty token is that of the first, and says that there is no next.

@@ -34,7 +34,8 @@ type WatchHandler struct {
 }
 
 // Watch hands over what changes after the last pages of clusters that Read returned, as rows of tables, until the context ends or no
-// cluster is left. A cluster that is away is watched again from where its watch has ended. One that refuses the watch is not.
+// cluster is left. A cluster without a last page, of which Read has not returned all, is listed first. One that is away is watched again
+// from where its watch has ended. One that refuses the watch is not.
 func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, handler WatchHandler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,12 +52,9 @@ func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]
 	}
 	var watches sync.WaitGroup
 	for _, cluster := range clusters {
-		page, read := last[cluster.Name]
-		if !read {
-			continue
-		}
+		page, listed := last[cluster.Name]
 		watches.Go(func() {
-			w := watcher{cluster: cluster, query: q, page: page, handler: handler, notify: notify}
+			w := watcher{cluster: cluster, query: q, page: page, listed: listed, handler: handler, notify: notify}
 			w.fail(w.run(ctx))
 		})
 	}
@@ -69,6 +67,7 @@ type watcher struct {
 	cluster *clusterapi.Cluster
 	query   Query
 	page    Page // the last one
+	listed  bool // up to the page
 	handler WatchHandler
 	// notify calls a function of the handler, unless the watches have ended.
 	notify func(func() error)
@@ -97,7 +96,7 @@ func (w *watcher) reportBack() {
 }
 
 func (w *watcher) failure(err error) Failure {
-	return Failure{Cluster: w.cluster.Name, Problem: w.cluster.Diagnose(err, w.query.Timeout)}
+	return Failure{Cluster: w.cluster.Name, Problem: diagnose(w.cluster, err, w.query.Timeout)}
 }
 
 // errNoEvent is why a watch is of no use. API servers end a watch now and then, but not without an event, for they send bookmarks.
@@ -114,15 +113,22 @@ const mostRefusals = 5
 
 // run watches until that fails for good, or the context ends. A watch that has ended says nothing of the cluster: the next one does.
 func (w *watcher) run(ctx context.Context) error {
-	pauses := newPauses()
+	pauses, relisted := newPauses(), false
 	for empty, refusals := 0, 0; ; {
-		events, err := w.watch(ctx)
+		var events int
+		var err error
+		if w.listed {
+			events, err = w.watch(ctx)
+		}
 		if events > 0 {
-			pauses, empty = newPauses(), 0
+			pauses, empty, relisted = newPauses(), 0, false
 		}
 		switch {
-		case isExpired(err):
-			err = w.relist(ctx)
+		case !w.listed, isExpired(err):
+			if err = w.relist(ctx); err == nil && !relisted {
+				pauses = newPauses() // of those before it was back
+			}
+			relisted = err == nil
 		case err == nil && events == 0:
 			if empty++; empty > 1 {
 				err = errNoEvent
@@ -173,11 +179,22 @@ func isTransient(err error) bool {
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
+	var notServed notServedError
+	if errors.As(err, &notServed) {
+		return notServed.unanswered
+	}
 	return !errors.As(err, &syntax) && !errors.As(err, &kind) && !clusterapi.IsTooLarge(err)
 }
 
 // relist hands over all rows again, and goes on from there.
 func (w *watcher) relist(ctx context.Context) error {
+	if w.page.Resource == (Resource{}) {
+		resource, err := resolve(ctx, w.cluster, w.query.Resource, "list", w.query.Timeout)
+		if err != nil {
+			return err
+		}
+		w.page.Resource = resource
+	}
 	notified := false
 	last := w.page
 	query := w.query
@@ -195,7 +212,7 @@ func (w *watcher) relist(ctx context.Context) error {
 	if err := r.pages(ctx, w.page.Resource); err != nil {
 		return err
 	}
-	w.page = last
+	w.page, w.listed = last, true
 	return nil
 }
 

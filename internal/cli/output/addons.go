@@ -3,7 +3,10 @@ package output
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -28,26 +31,23 @@ func (a AddOns) View(object any) View {
 	}
 }
 
-// installations are those of an add-on, by cluster.
-func (a AddOns) installations(name string) []*addonv1alpha1.ManagedClusterAddOn {
-	var found []*addonv1alpha1.ManagedClusterAddOn
+// installations are those of each add-on, in the order of their clusters.
+func (a AddOns) installations() map[string][]*addonv1alpha1.ManagedClusterAddOn {
+	of := map[string][]*addonv1alpha1.ManagedClusterAddOn{}
 	for i := range a.Installed {
-		if a.Installed[i].Name == name {
-			found = append(found, &a.Installed[i])
-		}
+		of[a.Installed[i].Name] = append(of[a.Installed[i].Name], &a.Installed[i])
 	}
-	slices.SortFunc(found, func(x, y *addonv1alpha1.ManagedClusterAddOn) int { return strings.Compare(x.Namespace, y.Namespace) })
-	return found
+	for _, found := range of {
+		slices.SortFunc(found, func(x, y *addonv1alpha1.ManagedClusterAddOn) int { return strings.Compare(x.Namespace, y.Namespace) })
+	}
+	return of
 }
 
 func (a AddOns) grid() Grid {
 	grid := Grid{Header: []string{"Name", "InstalledClusters"}}
+	installations := a.installations()
 	for _, name := range a.Names {
-		var clusters []string
-		for _, installed := range a.installations(name) {
-			clusters = append(clusters, installed.Namespace)
-		}
-		grid.Rows = append(grid.Rows, []Cell{Plain(name), Plain(someOf(clusters))})
+		grid.Rows = append(grid.Rows, []Cell{Plain(name), Plain(strconv.Itoa(len(installations[name])))})
 	}
 	return grid
 }
@@ -57,15 +57,17 @@ var addOnConditions = []string{fleet.ConditionAvailable, fleet.ConditionManifest
 
 func (a AddOns) tree() Node {
 	root := Node{Key: "ManagedClusterAddOns", Value: count(len(a.Names))}
+	installations, works := a.installations(), a.works()
 	for _, name := range a.Names {
 		addOn := Node{Key: name}
-		for _, installed := range a.installations(name) {
+		for _, installed := range installations[name] {
 			cluster := Node{Key: installed.Namespace}
 			for _, kind := range addOnConditions {
 				cluster.Children = append(cluster.Children, Leaf(kind, conditionWithReason(installed.Status.Conditions, kind)))
 			}
-			if works := a.worksOf(installed); len(works) > 0 {
-				cluster.Children = append(cluster.Children, Node{Key: "ManifestWorks", Children: works})
+			key := types.NamespacedName{Namespace: installed.Namespace, Name: installed.Name}
+			if nodes := workNodes(installed.Namespace, works[key]); len(nodes) > 0 {
+				cluster.Children = append(cluster.Children, Node{Key: "ManifestWorks", Children: nodes})
 			}
 			addOn.Children = append(addOn.Children, cluster)
 		}
@@ -77,17 +79,24 @@ func (a AddOns) tree() Node {
 	return root
 }
 
-// worksOf are the works with which an add-on is installed. Those on a hosting cluster name the managed one. What a user has labelled like
+// works are the works with which each add-on is installed. Those on a hosting cluster name the managed one. What a user has labelled like
 // one, as for a ManifestWorkReplicaSet, is none.
-func (a AddOns) worksOf(installed *addonv1alpha1.ManagedClusterAddOn) []Node {
-	var nodes []Node
+func (a AddOns) works() map[types.NamespacedName][]*workv1.ManifestWork {
+	of := map[types.NamespacedName][]*workv1.ManifestWork{}
 	for i := range a.Works {
-		w := &a.Works[i]
-		if of, ok := ownership.Of(w); !ok || of.Name != installed.Name || of.Namespace != installed.Namespace {
-			continue
+		if addOn, ok := ownership.Of(&a.Works[i]); ok {
+			of[addOn] = append(of[addOn], &a.Works[i])
 		}
+	}
+	return of
+}
+
+// workNodes show the works of an installation on a cluster.
+func workNodes(cluster string, works []*workv1.ManifestWork) []Node {
+	var nodes []Node
+	for _, w := range works {
 		key := w.Name
-		if w.Namespace != installed.Namespace {
+		if w.Namespace != cluster {
 			key = fmt.Sprintf("%s (on %s)", w.Name, w.Namespace)
 		}
 		nodes = append(nodes, Node{Key: key, Children: resourceNodes(w.Status.ResourceStatus.Manifests)})

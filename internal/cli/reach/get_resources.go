@@ -191,13 +191,22 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 		f.Note("No %s%s.", q.Resource, whereSearched(q, namespaced))
 	}
 	err = failureError(failed, len(names))
-	if !f.watch || len(failed) == len(names) {
+	if !f.watch || len(failed) == len(names) && allNotServed(failed) {
 		return err
 	}
 	if err != nil {
 		f.Note("%s", err)
 	}
+	for i := range failed {
+		delete(last, failed[i].Cluster) // a page of it is not all
+	}
 	return f.watchAll(ctx, clusters, last, q, printer)
+}
+
+// allNotServed reports whether clusters have answered that they serve no such resource: then the word is hardly right, and a watch would
+// wait for ever where an API group never answers.
+func allNotServed(failed []manyclusters.Failure) bool {
+	return !slices.ContainsFunc(failed, func(f manyclusters.Failure) bool { return !f.NotServed })
 }
 
 var errInterrupted = errors.New("interrupted")

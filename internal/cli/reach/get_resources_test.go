@@ -252,6 +252,21 @@ func TestGetResourcesInPages(t *testing.T) {
 	}
 }
 
+// CA-02: to read from the clusters of a placement takes no right to see whether its decisions count.
+func TestGetResourcesOfUncheckedPlacement(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{clitest.SetsPath + "/global", strings.Replace(clitest.BindingsPath, "team-a", "default", 1)} {
+		h := newHubWithPods(t)
+		h.PutPlacement(t, "default", "web", "cluster2")
+		h.Handle("GET "+path, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not read "+path))
+		got := h.Run(t, "", "get", "pods", "--placement", "default/web", "-o", "name")
+		const warning = "Warning: placement default/web: whether its decisions count was not checked for cluster2: that takes the rights to list"
+		if got.Code != 0 || got.Out != "cluster2 pod/c\n" || !strings.Contains(got.ErrOut, warning) {
+			t.Errorf("without %s: %+v", path, got)
+		}
+	}
+}
+
 // CA-02: the clusters may be those of a placement or of a cluster set.
 func TestGetResourcesOfPlacementAndSet(t *testing.T) {
 	t.Parallel()
@@ -321,7 +336,8 @@ func TestGetResourcesBadCommandLine(t *testing.T) {
 	h.Run(t, "", "get").Succeeds(t, "Available Commands", "--clusterset")
 }
 
-// CA-02: with --watch, rows of what changes follow, of any cluster, until nothing is left to watch.
+// CA-02: with --watch, rows of what changes follow, of any cluster, also of one that was away from the beginning, until nothing is left to
+// watch.
 func TestGetResourcesWatch(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
@@ -333,6 +349,12 @@ func TestGetResourcesWatch(t *testing.T) {
 		api.Watch = map[string]chan string{path: events[name]}
 		h.Connect(name, api)
 	}
+	tries := make(chan struct{}, 100)
+	noTunnel := fakehub.RefuseCluster(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "idle")
+	h.Connect("idle", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tries <- struct{}{}
+		noTunnel(w, r)
+	}))
 	r := start(t, h, "get", "pods", "--clusters", "cluster1,cluster2,idle", "--watch")
 	expect := func(words ...string) {
 		t.Helper()
@@ -353,18 +375,91 @@ func TestGetResourcesWatch(t *testing.T) {
 	events["cluster1"] <- row("BOOKMARK", "")
 	events["cluster1"] <- row("MODIFIED", "a")
 	expect("cluster1", "a", "1", "0s")
+	for range 3 { // at first, to watch, and again after it has said that it could not
+		<-tries
+	}
+	back := podsOf("first")
+	events["idle"] = make(chan string)
+	back.Watch = map[string]chan string{path: events["idle"]}
+	h.Connect("idle", back)
+	expect("idle", "first", "1234567", "5d")
+	events["idle"] <- row("ADDED", "second")
+	expect("idle", "second", "1", "0s")
+	events["idle"] <- `{"type":"ADDED","object":"nonsense"}`
 	events["cluster1"] <- `{"type":"ERROR","object":{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}}`
 	events["cluster2"] <- `{"type":"ADDED","object":"nonsense"}`
 	if code := <-r.code; code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, words := range []string{"1 of 3 clusters could not be read", "cluster1: no longer watched: forbidden: not you",
+	for _, words := range []string{"1 of 3 clusters could not be read", "idle: not watched for now, which is tried again: not connected: ",
+		"idle: watched again", "idle: no longer watched: read the answer: ", "cluster1: no longer watched: forbidden: not you",
 		"cluster2: no longer watched: read the answer: ", "no cluster is watched any more"} {
 		if !strings.Contains(r.errOut.String(), words) {
 			t.Errorf("%q is missing in %s", words, r.errOut)
 		}
 	}
 	h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-w", "-o", "json").Fails(t, "--watch: shows rows of tables")
+}
+
+// CA-02: a watch does not begin if no cluster serves the resource, also where an API group does not answer, which may never do.
+func TestGetResourcesWatchesWhatIsServed(t *testing.T) {
+	t.Parallel()
+	broken := fakehub.Refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints")
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc // of an API group
+		want   string
+	}{
+		"all groups answer":       {nil, `cluster1, cluster2: no such resource: it serves no "podz"`},
+		"a group does not answer": {broken, `cluster1: no such resource: it serves no "podz", unless an API group does that does not answer`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHubWithPods(t)
+			api := podsOf("a")
+			api.Handlers["/apis/apps/v1"] = test.answer
+			h.Connect("cluster1", api)
+			h.Run(t, "", "get", "podz", "--clusters", "cluster1,cluster2", "--watch").Fails(t, "2 of 2 clusters could not be read", test.want)
+		})
+	}
+}
+
+// CA-02: of a cluster that fails after its first page, all rows are listed before it is watched.
+func TestGetResourcesWatchListsTheRest(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	api := podsOf("a")
+	page := func(name, metadata string) http.HandlerFunc {
+		return fakehub.JSON(`{"kind":"Table","metadata":{"resourceVersion":"7"` + metadata + `},"columnDefinitions":[{"name":"Name"}],
+			"rows":[{"cells":["` + name + `"]}]}`)
+	}
+	var failed atomic.Bool
+	api.Handlers["/api/v1/namespaces/default/pods"] = func(w http.ResponseWriter, r *http.Request) {
+		switch query := r.URL.Query(); {
+		case query.Has("watch"):
+			fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "not you")(w, r) // which ends the command
+		case query.Get("continue") == "":
+			page("a", `,"continue":"more"`)(w, r)
+		case failed.CompareAndSwap(false, true):
+			fakehub.Refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "not now")(w, r)
+		default:
+			page("b", "")(w, r)
+		}
+	}
+	h.Connect("cluster1", api)
+	r := start(t, h, "get", "pods", "--clusters", "cluster1", "--watch")
+	var rows []string
+	for r.output.Scan() {
+		rows = append(rows, strings.Fields(r.output.Text())[1])
+	}
+	if code := <-r.code; code != 1 || strings.Join(rows, " ") != "NAME a a b" {
+		t.Errorf("exit code %d, the rows are those of %v", code, rows)
+	}
+	for _, words := range []string{"1 of 1 clusters could not be read", "cluster1: what has changed in between is not known any more",
+		"cluster1: no longer watched: forbidden: not you"} {
+		if !strings.Contains(r.errOut.String(), words) {
+			t.Errorf("%q is missing in %s", words, r.errOut)
+		}
+	}
 }
 
 // CA-02: the cluster chooses by labels and fields what it lists and what is watched.

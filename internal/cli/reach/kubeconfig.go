@@ -148,11 +148,26 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 	if err := out.Check(); err != nil {
 		return err
 	}
-	var existing *clientcmdapi.Config
-	switch {
-	case f.merge && out.InPlace():
+	return f.writeFile(ctx, out, config, hub, source, clusters)
+}
+
+// writeFile writes a kubeconfig to a file, and keeps what is to stay in it. Other commands do not change it meanwhile.
+func (f *kubeconfigWriting) writeFile(ctx context.Context, out options.OutputFile, config, hub *clientcmdapi.Config,
+	source hubapi.Source, clusters []string) error {
+	file := out.Path
+	if f.merge && out.InPlace() {
 		return fmt.Errorf("--merge: needs a regular file to add the context to, which %s is not: name another with --output", file)
-	case !out.InPlace():
+	}
+	var existing *clientcmdapi.Config
+	if !out.InPlace() {
+		if !f.DryRun {
+			unlock, err := f.LockKubeconfig(ctx, out)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+		}
+		var err error
 		if existing, err = loadKubeconfig(file); err != nil {
 			return err
 		}

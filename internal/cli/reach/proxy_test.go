@@ -22,10 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-io/capstan/internal/cli"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -154,6 +156,88 @@ func TestKubeconfigByLinkAndPipe(t *testing.T) {
 		t.Errorf("%v: %s", err, content[:n])
 	}
 }
+
+// CA-02: what another command, which has locked the kubeconfig, adds to it meanwhile stays there.
+func TestKubeconfigWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	lock := h.File + ".lock"
+	if err := os.WriteFile(lock, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(h.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merge, use := []string{"kubeconfig", "cluster1", "--merge"}, []string{"config", "use-context", "hub"}
+	for _, args := range [][]string{merge, use} {
+		h.Run(t, "", args...).Fails(t, lock+" says that another command is changing the kubeconfig", "delete this file")
+	}
+	h.Run(t, "", append(merge, "--dry-run")...).Succeeds(t)
+	if after, err := os.ReadFile(h.File); err != nil || !bytes.Equal(before, after) || !exists(lock) {
+		t.Errorf("%v: %s, locked: %t", err, after, exists(lock))
+	}
+
+	global := options.New(strings.NewReader(""), io.Discard, io.Discard)
+	global.Clock = unlocking{clocktesting.NewFakeClock(time.Now()), func() {
+		config, err := clientcmd.LoadFromFile(h.File)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		config.Contexts["others"] = clientcmdapi.NewContext()
+		if err := errors.Join(clientcmd.WriteToFile(*config, h.File), os.Remove(lock)); err != nil {
+			t.Error(err)
+		}
+	}}
+	if code := cli.Run(t.Context(), global, append([]string{"--kubeconfig", h.File}, merge...)); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	config, err := clientcmd.LoadFromFile(h.File)
+	if err != nil || config.Contexts["others"] == nil || config.Contexts["cluster1"] == nil || exists(lock) {
+		t.Errorf("%v: %+v, locked: %t", err, config, exists(lock))
+	}
+}
+
+// CA-02: of a link, the lock is beside the file that it leads to, and beside the link where that can be.
+func TestKubeconfigIsLockedWhereALinkLeads(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	target, folder := filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "links")
+	link := filepath.Join(folder, "link")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(target, nil, 0o600), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, lock := range []string{target + ".lock", link + ".lock"} {
+		if err := os.WriteFile(lock, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.Run(t, "", "kubeconfig", "cluster1", "--output", link).Fails(t, "--output: "+lock+" says that another command is changing")
+		if err := os.Remove(lock); err != nil {
+			t.Fatal(err)
+		}
+		if exists(target+".lock") || exists(link+".lock") {
+			t.Error("a lock is left")
+		}
+	}
+	if err := os.Chmod(folder, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
+	h.Run(t, "", "kubeconfig", "cluster1", "--output", link).Succeeds(t)
+	if config, err := clientcmd.LoadFromFile(target); err != nil || config.Contexts["cluster1"] == nil {
+		t.Errorf("%v: %+v", err, config)
+	}
+}
+
+// unlocking is a clock by which something happens while a command waits.
+type unlocking struct {
+	*clocktesting.FakeClock
+	meanwhile func()
+}
+
+// Sleep implements clock.Clock.
+func (u unlocking) Sleep(time.Duration) { u.meanwhile() }
 
 // CA-02: one kubeconfig has a context for each of several clusters.
 func TestKubeconfigOfSeveral(t *testing.T) {

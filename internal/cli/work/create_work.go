@@ -5,10 +5,13 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -17,13 +20,14 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 const createWorkLong = `Deliver Kubernetes objects to clusters as a ManifestWork.
 
 The clusters are those of --cluster and --clusters, or those that a placement has selected so far. With --overwrite, the work
-follows the placement: it is deleted from clusters that are not selected any more. With --replicaset, the hub does that by
-itself from then on.
+follows the placement: it is deleted from clusters that are not selected any more, unless it was there before. With
+--replicaset, the hub does that by itself from then on.
 
 All files and clusters are checked before anything is written. --dry-run shows what would be created; --dry-run=server has each
 cluster try it, and shows what would change there, as "capstan diff work" does.`
@@ -148,13 +152,45 @@ func (f *workCreation) create(ctx context.Context, hub *hubapi.Hub, d *delivery)
 	}
 }
 
-// deliver creates or updates the work in the clusters. It plans all of it first, so that what is sure to fail does before anything is
-// written.
+// deliver creates or updates the work in the clusters, and fails in the end if any were left out. It plans all of it first, so that what is
+// sure to fail does before anything is written.
 func (d *delivery) deliver(ctx context.Context, hub *hubapi.Hub) error {
-	steps, err := d.plan(ctx, hub)
+	planned, err := d.plan(ctx, hub)
 	if err != nil {
 		return err
 	}
+	return errors.Join(d.carryOut(ctx, hub, planned), d.leftOut(planned))
+}
+
+func (d *delivery) carryOut(ctx context.Context, hub *hubapi.Hub, planned *plan) error {
+	if err := d.executeAll(ctx, hub, planned.deliveries); err != nil {
+		if len(planned.deletions) > 0 {
+			d.Note("Work %s stays in %s that placement %s does not select any more, since not all others have it.", d.name,
+				text.Count(len(planned.deletions), "cluster"), d.placement)
+		}
+		return err
+	}
+	if len(planned.deletions) == 0 {
+		return nil
+	}
+	if err := d.checkStay(ctx, hub, planned); err != nil {
+		return err
+	}
+	return d.executeAll(ctx, hub, planned.deletions)
+}
+
+// checkStay fails if the decisions are no more what they were before the work was delivered, which may have taken minutes.
+func (d *delivery) checkStay(ctx context.Context, hub *hubapi.Hub, planned *plan) error {
+	stay, err := d.decisionsStay(ctx, hub, planned.decisions)
+	if err == nil && !stay {
+		err = fmt.Errorf("the decisions of placement %s have changed meanwhile, so work %s was not taken off any cluster: run the command again",
+			d.placement, d.name)
+	}
+	return err
+}
+
+// executeAll does all steps, also after one that fails.
+func (d *delivery) executeAll(ctx context.Context, hub *hubapi.Hub, steps []step) error {
 	var errs []error
 	for _, step := range steps {
 		errs = append(errs, d.execute(ctx, hub, step))
@@ -175,6 +211,7 @@ func (d *delivery) execute(ctx context.Context, hub *hubapi.Hub, s step) error {
 	switch s.action {
 	case actionKeep:
 		d.Say("work %s in cluster %s already exists, with these manifests", name, cluster)
+		d.noteStays(s.live)
 		d.warnNotApplied(s.live)
 		return nil
 	case actionCreate:
@@ -185,22 +222,54 @@ func (d *delivery) execute(ctx context.Context, hub *hubapi.Hub, s step) error {
 	case actionUpdate:
 		err := updateWork(ctx, hub, cluster, name, func(live *workv1.ManifestWork) {
 			live.Spec.Workload = s.work.Spec.Workload
-			for key, value := range s.work.Labels {
-				metav1.SetMetaDataLabel(&live.ObjectMeta, key, value)
-			}
 		})
 		if err != nil {
 			return err
 		}
 		d.Say("update work %s in cluster %s", name, cluster)
+		d.noteStays(s.live)
 		d.warnNotApplied(s.live)
 	case actionDelete:
-		if err := deleteWork(ctx, hub, cluster, name); err != nil {
-			return err
-		}
-		d.Say("delete work %s in cluster %s", name, cluster)
+		return d.deleteBrought(ctx, hub, s.live)
 	}
 	return nil
+}
+
+// deleteBrought deletes a work as it is found, unless it is no more the one that the placement has brought.
+func (d *delivery) deleteBrought(ctx context.Context, hub *hubapi.Hub, planned *workv1.ManifestWork) error {
+	name, cluster := planned.Name, planned.Namespace
+	works := hub.Client(manifestworks.Resource).Namespace(cluster)
+	deleted := false
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live := &workv1.ManifestWork{}
+		if err := works.Get(ctx, name, live); err != nil {
+			return err
+		}
+		if deleted = live.UID == planned.UID && d.follows(live); !deleted {
+			return nil
+		}
+		return works.DeleteAsRead(ctx, live)
+	})
+	switch {
+	case apierrors.IsNotFound(err) && !hubapi.NotServed(err):
+		deleted = true
+	case err != nil:
+		return hub.Explain("delete work "+name+" in cluster "+cluster, err)
+	}
+	if deleted {
+		d.Say("delete work %s in cluster %s", name, cluster)
+	} else {
+		d.Note("Work %s in cluster %s stays: it is no more the one that placement %s has brought there.", name, cluster, d.placement)
+	}
+	return nil
+}
+
+// noteStays points out that a work was in its cluster before the placement brought one there, and does not leave with it.
+func (d *delivery) noteStays(live *workv1.ManifestWork) {
+	if d.placement != nil && !d.follows(live) {
+		d.Note("Work %s in cluster %s was there before placement %s brought it, and stays if that does not select the cluster any more. "+
+			"With the label %s=%s, it follows the placement.", live.Name, live.Namespace, d.placement, fleet.LabelWorkPlacement, d.placementLabel())
+	}
 }
 
 // warnNotApplied points out why nothing happens on the cluster.

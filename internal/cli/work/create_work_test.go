@@ -1,15 +1,20 @@
 package work_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
@@ -315,6 +320,232 @@ func TestOverwriteLeavesWorksOfOtherPlacements(t *testing.T) {
 			t.Errorf("the work is in %s: %t", cluster, !stays)
 		}
 	}
+}
+
+// A work that was there before, by name of the cluster or from another placement, gets the manifests, and is left alone when the cluster is
+// not selected any more, whatever its manifests were.
+func TestOverwriteAdoptsNoWork(t *testing.T) {
+	t.Parallel()
+	changed := strings.Replace(clitest.ConfigMap, "value", "other", 1)
+	for name, test := range map[string]struct {
+		made     []string // where the work was made
+		manifest string
+		label    string
+	}{
+		"by name, the same":                 {[]string{"--cluster", "cluster1"}, changed, ""},
+		"by name, another":                  {[]string{"--cluster", "cluster1"}, clitest.ConfigMap, ""},
+		"by another placement, the same":    {[]string{"--placement", "team-a/first"}, changed, "team-a.first"},
+		"by another placement, and another": {[]string{"--placement", "team-a/first"}, clitest.ConfigMap, "team-a.first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHubWithClusters(t)
+			h.PutPlacement(t, "team-a", "first", "cluster1")
+			h.Run(t, test.manifest, append([]string{"create", "work", "web", "-f", "-"}, test.made...)...).Succeeds(t)
+			overwrite := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web", "--overwrite"}
+			h.PutPlacement(t, "team-a", "web", "cluster1", "cluster2")
+			got := h.Run(t, changed, overwrite...)
+			got.Succeeds(t, "create work web in cluster cluster2")
+			const stays = "Work web in cluster cluster1 was there before placement team-a/web brought it, and stays"
+			if !strings.Contains(got.ErrOut, stays) || strings.Contains(got.ErrOut, "cluster2") {
+				t.Errorf("it says %q", got.ErrOut)
+			}
+			h.PutPlacement(t, "team-a", "web", "cluster2")
+			h.Run(t, changed, overwrite...).Succeeds(t)
+			var work workv1.ManifestWork
+			h.Get(t, clitest.WorksPath+"/web", &work)
+			label, manifest := work.Labels["capstan.io/placement"], string(work.Spec.Workload.Manifests[0].Raw)
+			if label != test.label || !strings.Contains(manifest, `"other"`) {
+				t.Errorf("label %q, manifest %s", label, manifest)
+			}
+			work.Labels = map[string]string{"capstan.io/placement": "team-a.web"}
+			h.Put(t, clitest.WorksPath+"/web", &work)
+			h.Run(t, changed, overwrite...).Succeeds(t, "delete work web in cluster cluster1")
+		})
+	}
+}
+
+// Works are deleted by decisions that tell all that the placement selects, and stay the same: a scheduler writes them one after another.
+func TestOverwriteDeletesByStableDecisions(t *testing.T) {
+	t.Parallel()
+	satisfied := func(p *clusterv1beta1.Placement) *metav1.Condition { return &p.Status.Conditions[0] }
+	for name, test := range map[string]struct {
+		placement func(*clusterv1beta1.Placement)
+		uid       types.UID                        // of whose decisions these are
+		then      []clusterv1beta1.ClusterDecision // what the decision names when it is read again
+		want      string                           // nothing if the work is deleted
+	}{
+		"all are written":                       {},
+		"a scheduler that writes no generation": {placement: func(p *clusterv1beta1.Placement) { p.Generation = 7 }},
+		"somebody else decides": {placement: func(p *clusterv1beta1.Placement) {
+			p.Annotations = map[string]string{"cluster.open-cluster-management.io/experimental-scheduling-disable": "true"}
+			p.Status = clusterv1beta1.PlacementStatus{}
+		}},
+		"the placement is new": {placement: func(p *clusterv1beta1.Placement) { p.Status = clusterv1beta1.PlacementStatus{} },
+			want: "is being decided on"},
+		"the status is that of another spec": {placement: func(p *clusterv1beta1.Placement) {
+			p.Generation, satisfied(p).ObservedGeneration = 2, 1
+		}, want: "is being decided on"},
+		"one cluster is in no decision": {placement: func(p *clusterv1beta1.Placement) { p.Status.NumberOfSelectedClusters = 2 },
+			want: "is being decided on"},
+		"the decisions change": {then: []clusterv1beta1.ClusterDecision{{ClusterName: "cluster1"}}, want: "is being decided on"},
+		"the decisions are those of a placement that is gone": {placement: func(p *clusterv1beta1.Placement) { p.UID = "new" }, uid: "old",
+			want: "has not been decided on yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHubWithClusters(t)
+			create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web"}
+			h.PutPlacement(t, "team-a", "web", "cluster1", "cluster2")
+			h.Run(t, clitest.ConfigMap, create...).Succeeds(t)
+			h.PutPlacement(t, "team-a", "web", "cluster2")
+			if test.placement != nil {
+				var placement clusterv1beta1.Placement
+				h.Get(t, clitest.PlacementsPath+"/web", &placement)
+				test.placement(&placement)
+				h.Put(t, clitest.PlacementsPath+"/web", &placement)
+			}
+			var decision clusterv1beta1.PlacementDecision
+			h.Get(t, clitest.DecisionsPath+"/web-decision-1", &decision)
+			if test.uid != "" {
+				decision.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement",
+					Name: "web", UID: test.uid, Controller: ptr.To(true)}}
+				h.Put(t, clitest.DecisionsPath+"/web-decision-1", &decision)
+			}
+			if test.then != nil {
+				reads := 0
+				h.Handle("GET "+clitest.DecisionsPath, func(w http.ResponseWriter, r *http.Request) {
+					if reads++; reads > 1 {
+						decision.Status.Decisions = test.then
+					}
+					content, err := json.Marshal(clusterv1beta1.PlacementDecisionList{Items: []clusterv1beta1.PlacementDecision{decision}})
+					if err != nil {
+						t.Error(err)
+					}
+					fakehub.JSON(string(content))(w, r)
+				})
+			}
+			got := h.Run(t, clitest.ConfigMap, append(create, "--overwrite")...)
+			if test.want != "" {
+				got.Fails(t, "placement team-a/web "+test.want)
+			} else {
+				got.Succeeds(t, "delete work web in cluster cluster1")
+			}
+			if stays := h.Has(clitest.WorksPath + "/web"); stays != (test.want != "") {
+				t.Errorf("the work is on the cluster: %t", stays)
+			}
+		})
+	}
+}
+
+// Works are deleted after the others are delivered, if the decisions are still the same then, and the works are still the placement's.
+func TestOverwriteDeletesLast(t *testing.T) {
+	t.Parallel()
+	mine := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"}}
+	for name, test := range map[string]struct {
+		meanwhile func(t *testing.T, h clitest.Hub)
+		code      int
+		says      string
+		stays     bool
+	}{
+		"nothing happens": {meanwhile: func(*testing.T, clitest.Hub) {}},
+		"the agent reports on the work that is deleted": {meanwhile: func(_ *testing.T, h clitest.Hub) {
+			h.Conflict("DELETE "+clitest.WorksPath+"/web", 1)
+		}},
+		"the cluster is selected again": {meanwhile: func(t *testing.T, h clitest.Hub) {
+			t.Helper()
+			var decision clusterv1beta1.PlacementDecision
+			h.Get(t, clitest.DecisionsPath+"/web-decision-1", &decision)
+			decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: "cluster1"})
+			h.OnWrite(func() { h.PutLocked(t, clitest.DecisionsPath+"/web-decision-1", &decision) })
+		}, code: 1, says: "the decisions of placement team-a/web have changed meanwhile", stays: true},
+		"the work is made somebody else's": {meanwhile: func(t *testing.T, h clitest.Hub) {
+			t.Helper()
+			h.OnWrite(func() { h.PutLocked(t, clitest.WorksPath+"/web", mine) })
+		}, says: "Work web in cluster cluster1 stays: it is no more the one", stays: true},
+		"the others do not get it": {meanwhile: func(_ *testing.T, h clitest.Hub) {
+			h.Handle("POST "+worksOf("cluster2"), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not create works"))
+		}, code: 1, says: "Work web stays in 1 cluster that placement team-a/web does not select any more", stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHubWithClusters(t)
+			create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web", "--overwrite"}
+			h.PutPlacement(t, "team-a", "web", "cluster1")
+			h.Run(t, clitest.ConfigMap, create...).Succeeds(t)
+			h.PutPlacement(t, "team-a", "web", "cluster2")
+			test.meanwhile(t, h)
+			got := h.Run(t, clitest.ConfigMap, create...)
+			if got.Code != test.code || !strings.Contains(got.ErrOut, test.says) {
+				t.Errorf("%+v, want exit code %d and %q", got, test.code, test.says)
+			}
+			if stays := h.Has(clitest.WorksPath + "/web"); stays != test.stays {
+				t.Errorf("the work is in cluster1: %t", stays)
+			}
+		})
+	}
+}
+
+// Only clusters that a placement of the namespace could have selected get a work, whoever wrote the decision; the others keep what they
+// have.
+func TestForgedDecisions(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web", "--overwrite"}
+	h.PutPlacement(t, "team-a", "web", "cluster1", "cluster2", "idle", "gone")
+	h.Run(t, clitest.ConfigMap, create...).Succeeds(t, "create work web in cluster cluster2")
+	h.PutSet(t, "global") // of clusters with its label from now on
+	h.Remove(t, clitest.ClustersPath+"/gone")
+	for name, accepted := range map[string]bool{"cluster1": true, "idle": false} {
+		member := clitest.Cluster(name, map[string]string{"cluster.open-cluster-management.io/clusterset": "global"}, "HubAcceptedManagedCluster")
+		member.Spec.HubAcceptsClient = accepted
+		h.Put(t, clitest.ClustersPath+"/"+name, member)
+	}
+	got := h.Run(t, strings.Replace(clitest.ConfigMap, "value", "other", 1), create...)
+	if got.Code != 1 || got.Out != "update work web in cluster cluster1\n" {
+		t.Errorf("%+v", got)
+	}
+	const unbound = "cluster2 (it is in no ManagedClusterSet with a ManagedClusterSetBinding in namespace team-a), "
+	for _, says := range []string{
+		"Warning: placement team-a/web: 3 clusters of its decisions passed over: " + unbound +
+			"gone (there is no such ManagedCluster), idle (it is denied).\n",
+		"placement team-a/web: 2 clusters of its decisions passed over: " + unbound +
+			"idle (it is denied). A hub with --trust-placement-decisions",
+	} {
+		if !strings.Contains(got.ErrOut, says) {
+			t.Errorf("it says %q, want %q", got.ErrOut, says)
+		}
+	}
+	if len(h.Requests("DELETE")) > 0 {
+		t.Errorf("deleted %+v", h.Requests("DELETE"))
+	}
+	for _, path := range []string{clitest.ClustersPath + "/cluster1", clitest.SetsPath + "/global", clitest.BindingsPath} {
+		h.Handle("GET "+path, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not read "+path))
+		h.Run(t, clitest.ConfigMap, create...).Fails(t, "you may not read "+path,
+			"the rights to list managedclustersetbindings in namespace team-a, and to get managedclustersets and managedclusters")
+	}
+}
+
+// CA-31: clusters that are left out are named in the error, but for those that the hub is about to set up, and those that are gone or
+// going.
+func TestLeftOutClusters(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	create := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/web"}
+	h.PutPlacement(t, "team-a", "web", "cluster1", "cluster2", "going", "gone")
+	h.Put(t, clitest.ClustersPath+"/cluster2", clitest.AcceptedCluster("cluster2"))
+	going := clitest.AcceptedCluster("going", "HubAcceptedManagedCluster")
+	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	h.Put(t, clitest.ClustersPath+"/going", going)
+	h.Remove(t, clitest.ClustersPath+"/gone")
+	got := h.Run(t, clitest.ConfigMap, create...)
+	got.Succeeds(t, "create work web in cluster cluster1\n")
+	if !strings.Contains(got.ErrOut, "3 clusters of its decisions passed over: cluster2 (") {
+		t.Errorf("it does not say which clusters it leaves out: %s", got.ErrOut)
+	}
+	h.Remove(t, clitest.BindingsPath+"/global")
+	h.Run(t, clitest.ConfigMap, create...).Fails(t, "placement team-a/web selects no clusters that count, with 4 clusters of its decisions "+
+		"passed over: cluster1, cluster2, going (it is in no ManagedClusterSet")
 }
 
 // CA-31

@@ -24,7 +24,7 @@ const deletionTimeout = 10 * time.Second
 const deleteWorkLong = `Delete a work from clusters, and wait until it is gone.
 
 A work goes when its agent has taken its objects off the cluster, or let them go if its deleteOption says so. It waits ten
-seconds for that, or as long as --timeout says.
+seconds for that, or as long as --timeout says. Clusters that do not have it are no error.
 
 With --force, the work goes at once, whether an agent is there or not. Its objects stay on the cluster until an agent finds
 that their work is gone; if there will be none, they stay.`
@@ -74,16 +74,14 @@ type workLocation struct {
 	found   bool
 }
 
-// findWorks reads the work of each cluster before any is deleted. A name that none of them has is misspelt.
+// findWorks reads the work of each cluster before any is deleted. None may have it: a command that was interrupted is run again.
 func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) ([]workLocation, error) {
 	locations := make([]workLocation, 0, len(clusters))
 	var errs []error
-	var missing error
 	for _, cluster := range clusters {
 		work, err := manifestworks.Get(ctx, hub, cluster, name)
 		switch {
 		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-			missing = err
 			if err := options.CheckCluster(ctx, hub, cluster); err != nil {
 				errs = append(errs, err)
 			}
@@ -97,15 +95,7 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 		}
 		locations = append(locations, workLocation{cluster, err == nil})
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	for _, p := range locations {
-		if p.found {
-			return locations, nil
-		}
-	}
-	return nil, missing
+	return locations, errors.Join(errs...)
 }
 
 // replicaSetOf are the namespace and the name of the ManifestWorkReplicaSet that has made a work, or NAMESPACE and NAME for what the label
@@ -129,7 +119,7 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 	for _, p := range locations {
 		switch {
 		case !p.found:
-			d.Say("work %s in cluster %s is already deleted", name, p.cluster)
+			d.Say("work %s in cluster %s not found or is already deleted", name, p.cluster)
 		case d.DryRun:
 			d.Say("would delete work %s in cluster %s", name, p.cluster)
 		default:
@@ -166,9 +156,12 @@ func (d *workDeletion) delete(ctx context.Context, hub *hubapi.Hub, cluster, nam
 	return releaseWork(ctx, hub, cluster, name)
 }
 
-// deleteWork deletes a ManifestWork, which goes once its agent has taken its objects off the cluster.
+// deleteWork deletes a ManifestWork, which goes once its agent has taken its objects off the cluster. One that is gone already is no error.
 func deleteWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
 	err := hub.Client(manifestworks.Resource).Namespace(cluster).Delete(ctx, name)
+	if apierrors.IsNotFound(err) && !hubapi.NotServed(err) {
+		return nil
+	}
 	return hub.Explain("delete work "+name+" in cluster "+cluster, err)
 }
 

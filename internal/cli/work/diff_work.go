@@ -17,7 +17,8 @@ The API server of each cluster goes through everything but the writing: validati
 executor. So an object counts as changed, too, when a user changed it on the cluster. Values of Secrets are not shown.
 
 The work need not exist. If it does, the rest of its spec stays as it is: what its manifestConfigs ignore is no difference.
-The clusters have to be available, and to have an agent of Capstan.
+The clusters have to be available, and an agent of Capstan has to apply their works: it is asked first, with a work that
+changes nothing, and gets the manifests once it has answered. That takes the right to create, update and delete works.
 
 The exit code is that of "kubectl diff": 0 without a difference, 1 with one, 2 if something went wrong or would fail.`
 
@@ -59,7 +60,14 @@ func NewDiffCommand(global *options.Global) *cobra.Command {
 }
 
 func (f *workDiff) diff(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
-	dryRuns, err := d.dryRun(ctx, hub)
+	planned, err := d.plan(ctx, hub)
+	if err != nil {
+		return err
+	}
+	dryRuns, err := d.dryRun(ctx, hub, planned)
+	if len(planned.deliveries) == 0 && len(planned.passedOver) > 0 {
+		err = planned.decisions.SelectsNone(planned.passedOver)
+	}
 	if len(dryRuns) > 0 || err == nil {
 		err = errors.Join(f.Print(f.format.Format(), output.DryRuns(dryRuns)), err, wouldFail(dryRuns))
 	}

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -32,7 +33,11 @@ const (
 
 // printDryRun is "create work --dry-run=server": it shows what would change, and fails if that cannot be done.
 func (d *delivery) printDryRun(ctx context.Context, hub *hubapi.Hub) error {
-	dryRuns, err := d.dryRun(ctx, hub)
+	planned, err := d.plan(ctx, hub)
+	if err != nil {
+		return err
+	}
+	dryRuns, err := d.dryRun(ctx, hub, planned)
 	return errors.Join(d.Print(output.Tree, output.DryRuns(dryRuns)), err, wouldFail(dryRuns))
 }
 
@@ -47,12 +52,10 @@ func wouldFail(dryRuns []output.DryRun) error {
 	return errors.Join(errs...)
 }
 
-// dryRun has the clusters try what is to be done, all at once, and returns the results. The error is about those that could not try it.
-func (d *delivery) dryRun(ctx context.Context, hub *hubapi.Hub) ([]output.DryRun, error) {
-	steps, err := d.plan(ctx, hub)
-	if err != nil {
-		return nil, err
-	}
+// dryRun has the clusters try what is to be done, all at once, and returns the results. The error is about those that could not try it, and
+// those that are left out.
+func (d *delivery) dryRun(ctx context.Context, hub *hubapi.Hub, planned *plan) ([]output.DryRun, error) {
+	steps := slices.Concat(planned.deliveries, planned.deletions)
 	progress := d.Progress()
 	defer progress.Close()
 	found := make([]*output.DryRun, len(steps))
@@ -78,50 +81,103 @@ func (d *delivery) dryRun(ctx context.Context, hub *hubapi.Hub) ([]output.DryRun
 			dryRuns = append(dryRuns, *t)
 		}
 	}
-	return dryRuns, errors.Join(errs...)
+	return dryRuns, errors.Join(append(errs, d.leftOut(planned))...)
 }
 
 // dryRunStep has the cluster try the work under another name, which nobody depends on: whatever happens to this command, the work
-// itself is as it was.
+// itself is as it was. The manifests go there only once the agent has shown that it tries what it finds.
 func (d *delivery) dryRunStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.DryRun, error) {
-	cluster, err := managedclusters.GetWithManagers(ctx, hub, s.work.Namespace)
-	if err != nil {
+	if err := checkAvailable(ctx, hub, s.work.Namespace); err != nil {
 		return nil, err
 	}
-	if err := checkDryRun(cluster); err != nil {
-		return nil, err
-	}
-	work, err := manifestworks.Create(ctx, hub, dryRunWork(s))
-	if err != nil {
-		return nil, err
-	}
-	defer d.removeDryRunWork(ctx, hub, work)
-	err = manifestworks.Wait(ctx, hub, work.Namespace, work.Name, func(found *workv1.ManifestWork) bool {
-		work = found
-		done := meta.FindStatusCondition(found.Status.Conditions, fleet.ConditionDryRun)
-		return done != nil && done.ObservedGeneration == found.Generation
-	})
-	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w: see whether the agent of the cluster runs and can reach its cluster", err)
+	work := dryRunWork(s)
+	probe := work.DeepCopy()
+	probe.Spec.Workload.Manifests = probeManifests()
+	_, err := manifestworks.Create(ctx, hub, probe)
+	if mayBeThere(err) {
+		defer d.removeDryRunWork(ctx, hub, work)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return dryRunResult(s, work), nil
+	if err := checkTries(ctx, hub, work); err != nil {
+		return nil, err
+	}
+	err = updateWork(ctx, hub, work.Namespace, work.Name, func(live *workv1.ManifestWork) { live.Spec.Workload = work.Spec.Workload })
+	if err != nil {
+		return nil, err
+	}
+	tried, err := awaitAnswer(ctx, hub, work, hasTried)
+	if err != nil {
+		return nil, err
+	}
+	return dryRunResult(s, tried), nil
 }
 
-// checkDryRun fails if the cluster would apply what it is to try, or is not available.
-func checkDryRun(cluster *clusterv1.ManagedCluster) error {
+// mayBeThere reports whether an object may have been created: that is so unless the hub has refused it, also if its answer has not come.
+func mayBeThere(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) || answer.Status().Code >= http.StatusInternalServerError
+}
+
+// checkAvailable fails if the cluster is not there to try anything.
+func checkAvailable(ctx context.Context, hub *hubapi.Hub, name string) error {
+	cluster, err := managedclusters.Get(ctx, hub, name)
+	if err != nil {
+		return err
+	}
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable) {
 		return fmt.Errorf("cluster %s is not available, so it cannot try anything: \"capstan get clusters %s\" shows how it is", cluster.Name,
 			cluster.Name)
 	}
-	ours := slices.ContainsFunc(cluster.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == fleet.AgentUserAgent })
-	if !ours {
-		return fmt.Errorf("the agent of cluster %s is not one of Capstan, and would apply what it is to try: \"kubectl diff\" with a kubeconfig of the "+
-			"cluster shows what would change", cluster.Name)
+	return nil
+}
+
+// probeManifests are what tells an agent that tries works from one that applies them: an object of a kind that no cluster has. Neither
+// changes anything because of it, or needs a right.
+func probeManifests() []workv1.Manifest {
+	return []workv1.Manifest{{RawExtension: runtime.RawExtension{
+		Raw: []byte(`{"apiVersion":"dry-run.capstan.io/v1","kind":"NoSuchKind","metadata":{"name":"probe"}}`),
+	}}}
+}
+
+// checkTries fails unless the agent that applies the works of the cluster has tried the probe. No other object tells which agent that is:
+// the one that sends the heartbeats may have been replaced without it, or the other way round.
+func checkTries(ctx context.Context, hub *hubapi.Hub, probe *workv1.ManifestWork) error {
+	answered, err := awaitAnswer(ctx, hub, probe, func(work *workv1.ManifestWork) bool { return hasTried(work) || hasApplied(work) })
+	if err != nil {
+		return err
+	}
+	if !hasTried(answered) {
+		return fmt.Errorf("the agent that applies the works of cluster %s is not one of Capstan, and would apply what it is to try: "+
+			"\"kubectl diff\" with a kubeconfig of the cluster shows what would change", probe.Namespace)
 	}
 	return nil
+}
+
+// awaitAnswer returns the work of a dry run once the agent has reported on it.
+func awaitAnswer(ctx context.Context, hub *hubapi.Hub, work *workv1.ManifestWork, answered func(*workv1.ManifestWork) bool) (
+	*workv1.ManifestWork, error) {
+	var last *workv1.ManifestWork
+	err := manifestworks.Wait(ctx, hub, work.Namespace, work.Name, func(found *workv1.ManifestWork) bool {
+		last = found
+		return answered(found)
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: see whether the agent of the cluster runs and can reach its cluster", err)
+	}
+	return last, err
+}
+
+// hasTried reports whether an agent has tried the present manifests.
+func hasTried(work *workv1.ManifestWork) bool {
+	done := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDryRun)
+	return done != nil && done.ObservedGeneration == work.Generation
+}
+
+// hasApplied reports whether an agent has done what it does with works that are not to be tried.
+func hasApplied(work *workv1.ManifestWork) bool {
+	return meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionApplied) != nil
 }
 
 // dryRunWork is the work as it would be, to be tried.

@@ -60,7 +60,7 @@ func TestCLIAddOn(t *testing.T) {
 		len(installed.Spec.Configs) != 1 || installed.Spec.Configs[0].Name != "config" || installed.Generation != 1 {
 		t.Errorf("%+v", installed)
 	}
-	framework.Hub.Capstan(t, "", "get", "addon", name, "-o", "table").Succeeds(t, "cli-addon   cli-addon-a,cli-addon-b\n")
+	framework.Hub.Capstan(t, "", "get", "addon", name, "-o", "table").Succeeds(t, "cli-addon   2\n")
 	framework.Hub.Capstan(t, "", "get", "addon", name, "-c", name+"-a").Succeeds(t, "└── cli-addon\n    └── cli-addon-a\n")
 	framework.Hub.Capstan(t, "", "addon", "disable", "--names", name, "--clusters", name+"-a").Succeeds(t,
 		"Undeploying cli-addon add-on in managed cluster: cli-addon-a.\n")

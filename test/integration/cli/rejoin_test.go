@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +68,21 @@ func nameIn(t *testing.T, folder string) string {
 	return strings.TrimSpace(string(name))
 }
 
+// undecidedRequest is a request of a cluster that nobody has decided on; empty if there is none.
+func undecidedRequest(t *testing.T, hub *env.Server, cluster string) string {
+	t.Helper()
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := hub.Client(t).List(t.Context(), list, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
+		t.Fatal(err)
+	}
+	for _, csr := range list.Items {
+		if len(csr.Status.Conditions) == 0 {
+			return csr.Name
+		}
+	}
+	return ""
+}
+
 // applied has a work make a ConfigMap of its name on the cluster, and returns the UID of that.
 func applied(t *testing.T, hub, cluster *env.Server, of, name string) types.UID {
 	t.Helper()
@@ -108,6 +124,9 @@ func TestJoinAgainAfterTheCAChanged(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(hub.Dir, "data", "cert")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(hub.Dir, "data", "new-keys"), nil, 0o600); err != nil { // as the hub asks for then
+		t.Fatal(err)
+	}
 	if err := hub.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,13 +135,19 @@ func TestJoinAgainAfterTheCAChanged(t *testing.T) {
 	}
 	join()
 	for name, folder := range map[string]string{local: filepath.Join(home, "clusters", local, "agent"), inCluster: agent.HubDir} {
+		var request string
 		env.Eventually(t, func(context.Context) error {
-			if requests := framework.RequestsOn(t, hub.Client(t), name); len(requests) < 2 {
-				return fmt.Errorf("cluster %s has asked %d times", name, len(requests))
+			if request = undecidedRequest(t, hub, name); request == "" {
+				return fmt.Errorf("cluster %s has not asked again", name)
 			}
 			return nil
 		})
-		hub.Capstan(t, "", "accept", "--clusters", name, "--requesters", fleet.ClusterUser(name, nameIn(t, folder))).Succeeds(t)
+		agentName := fleet.ClusterUser(name, nameIn(t, folder))
+		refused := hub.Capstan(t, "", "accept", "--clusters", name, "--requesters", agentName)
+		if refused.Code == 0 || !strings.Contains(refused.ErrOut, agentName+" (CSR "+request) {
+			t.Errorf("accepted by the name of the agent, with %d: %s", refused.Code, refused.ErrOut)
+		}
+		hub.Capstan(t, "", "accept", "--clusters", name, "--requesters", request).Succeeds(t)
 		applied(t, hub, cluster, name, name+"-after-the-change")
 		if now := framework.AwaitConfigMap(t, cluster.Client(t), "default", name, "applied"); now.UID != before[name] {
 			t.Errorf("what the agent of %s had applied is another object now", name)
