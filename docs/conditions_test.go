@@ -19,7 +19,7 @@ var newTimes = map[string]string{
 	"internal/agent/work/conditions.setWithNewTime": "conditions that rules make, Applied of a manifest, and values that were read anew",
 	"internal/hub/addon/addonhealth.propagate":      "the time tells what an add-on says since its cluster was lost",
 	"internal/hub/addon/configuration.writeOne":     "the deadline of a rollout counts from there",
-	"internal/hub/addon/progress.Record":            "the soak time of a rollout counts from there",
+	"internal/hub/addon/progress.Record":            "the deadline and the soak time of a rollout count from there",
 	"internal/hub/registration/importer.report":     "the time until an import is repeated counts from there",
 }
 

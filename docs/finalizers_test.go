@@ -19,6 +19,7 @@ var ways = map[string]map[string][]string{
 		"the manager of an add-on is gone":           {"internal/hub/registration/cleanup.TestDeleting"},
 		"the cluster is denied":                      {"internal/hub/registration/accept.TestDeniedAndDeletedClusterFinishes"},
 		"the cluster is cut off":                     {"internal/hub/registration/cleanup.TestNobodyWaitsForACutOffCluster"},
+		"the agent was lost and is back":             {"internal/agent/registration/status.TestAvailabilityDuringDeletion"},
 		"the namespace was deleted first":            {"internal/hub/registration/accept.TestNamespaceIsDeleted"},
 		"the finalizers were taken off by hand": {
 			"internal/hub/registration/cleanup.TestAbandonedNamespace",
