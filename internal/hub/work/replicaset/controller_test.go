@@ -239,7 +239,7 @@ func TestRolloutIsProgressive(t *testing.T) {
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
 
 	// A change goes the same way; what is reported of the template before does not count.
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.setTemplate(t, "2")
 	h.reconcile(t)
 	h.reconcile(t)
 	if want := map[string]string{"c1": "2", "c2": "2", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
@@ -282,7 +282,7 @@ func TestRolloutOverCompleteWorks(t *testing.T) {
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
 	expectState(1, good)
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.setTemplate(t, "2")
 	for range clusters {
 		h.reconcile(t)
 	}

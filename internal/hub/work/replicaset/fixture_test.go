@@ -189,6 +189,21 @@ func (h *hub) change(t *testing.T, edit func(*workv1alpha1.ManifestWorkReplicaSe
 	}
 }
 
+// setTemplate edits the template to that of a version, as a user does.
+func (h *hub) setTemplate(t *testing.T, version string) {
+	t.Helper()
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template(version) })
+}
+
+// rollOut has the agents of clusters report success after each of the steps of a rollout.
+func (h *hub) rollOut(t *testing.T, clusters ...string) {
+	t.Helper()
+	for range 4 {
+		h.reconcile(t)
+		h.report(t, clusters, "Applied", "True", "Progressing", "False")
+	}
+}
+
 // works are all works, by cluster.
 func (h *hub) works(t *testing.T) map[string][]workv1.ManifestWork {
 	t.Helper()

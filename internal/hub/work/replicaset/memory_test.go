@@ -62,12 +62,9 @@ func TestStopOutlastsOthers(t *testing.T) {
 			all := []string{"c1", "c2", "c3", "c4"}
 			set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{ProgressDeadline: test.deadline}))
 			h := newHub(t, objects(set, decidedPlacement("p", all...))...)
-			for range 3 {
-				h.reconcile(t)
-				h.report(t, all, "Applied", "True", "Progressing", "False")
-			}
+			h.rollOut(t, all...)
 			h.reconcile(t)
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			h.reconcile(t)
 			h.report(t, []string{"c1"}, test.reports...)
 			h.report(t, []string{"c2"}, "Applied", "True", "Progressing", "False")
@@ -111,10 +108,7 @@ func TestRepairsAreNoFailures(t *testing.T) {
 	t.Parallel()
 	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m"}))
 	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
-	for range 3 {
-		h.reconcile(t)
-		h.report(t, []string{"c1", "c2"}, "Applied", "True", "Progressing", "False")
-	}
+	h.rollOut(t, "c1", "c2")
 	h.reconcile(t)
 	h.clock.Step(time.Hour)
 	for _, disturb := range []func(*testing.T, string){h.editWork, h.deleteWork} {
@@ -169,10 +163,7 @@ func TestRepairsWithOverrides(t *testing.T) {
 		}
 	}
 	moveTo("eu")
-	for range 3 {
-		h.reconcile(t)
-		h.report(t, both, "Applied", "True", "Progressing", "False")
-	}
+	h.rollOut(t, both...)
 	h.reconcile(t)
 	for _, cluster := range both {
 		h.editWork(t, cluster)
@@ -253,10 +244,7 @@ func TestSelectedAgain(t *testing.T) {
 	t.Parallel()
 	all := []string{"c1", "c2", "c3"}
 	h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", all...))...)
-	for range 4 {
-		h.reconcile(t)
-		h.report(t, all, "Applied", "True", "Progressing", "False")
-	}
+	h.rollOut(t, all...)
 	for _, list := range h.works(t) {
 		list[0].Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
 		if err := h.Update(t.Context(), &list[0]); err != nil {

@@ -82,12 +82,9 @@ func TestObstaclesToRollouts(t *testing.T) {
 				both := []string{"c1", "c2"}
 				set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: deadline}))
 				h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-				for range 3 {
-					h.reconcile(t)
-					h.report(t, both, "Applied", "True", "Progressing", "False")
-				}
+				h.rollOut(t, both...)
 				test.hinder(t, h)
-				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+				h.setTemplate(t, "2")
 				h.expectVersions(t, "at first", "1", "1")
 				h.clock.Step(patience)
 				h.expectVersions(t, "after five minutes", "1", "2")
@@ -113,12 +110,9 @@ func TestObstaclesToCanaries(t *testing.T) {
 			canary.RolloutStrategy.Progressive.MandatoryDecisionGroups = mandatory(0)
 			h := newHub(t, append(objects(webSet(canary), decidedPlacement("p", "c1")), decision("p", 2, 1, "c2"))...)
 			both := []string{"c1", "c2"}
-			for range 3 {
-				h.reconcile(t)
-				h.report(t, both, "Applied", "True", "Progressing", "False")
-			}
+			h.rollOut(t, both...)
 			test.hinder(t, h)
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			for _, when := range []string{"at first", "after five minutes", "after ten minutes"} {
 				h.expectVersions(t, when, "1", "1")
 				h.clock.Step(patience)
@@ -144,7 +138,7 @@ func TestNoGoodRevisionBehindObstacles(t *testing.T) {
 			h := rolledOut(t)
 			others := []string{"c2", "c3", "c4"}
 			test.hinder(t, h)
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			settle := func(clusters ...string) {
 				t.Helper()
 				for range 4 {
@@ -195,11 +189,8 @@ func TestObstaclesWhileRollingOut(t *testing.T) {
 				both := []string{"c1", "c2"}
 				set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: test.deadline}))
 				h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-				for range 3 {
-					h.reconcile(t)
-					h.report(t, both, "Applied", "True", "Progressing", "False")
-				}
-				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+				h.rollOut(t, both...)
+				h.setTemplate(t, "2")
 				h.reconcile(t)
 				h.report(t, []string{"c1"}, test.reports...)
 				h.reconcile(t)
@@ -236,11 +227,8 @@ func TestStartWhileWorksAreDeleted(t *testing.T) {
 			t.Parallel()
 			both := []string{"c1", "c2"}
 			h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", both...))...)
-			for range 3 {
-				h.reconcile(t)
-				h.report(t, both, "Applied", "True", "Progressing", "False")
-			}
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.rollOut(t, both...)
+			h.setTemplate(t, "2")
 			h.reconcile(t)
 			h.report(t, []string{"c1"}, test.reports...)
 			h.reconcile(t)
@@ -271,18 +259,15 @@ func TestObstaclesGoWithTheTemplate(t *testing.T) {
 			t.Parallel()
 			set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{}))
 			h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-			for range 3 {
-				h.reconcile(t)
-				h.report(t, both, "Applied", "True", "Progressing", "False")
-			}
+			h.rollOut(t, both...)
 			h.refuse["c1"] = true
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			h.expectVersions(t, "at first", "1", "1")
 			h.clock.Step(patience)
 			h.expectVersions(t, "after five minutes", "1", "2")
 			h.report(t, both, "Applied", "True", "Progressing", "False")
 			h.refuse["c1"] = !test.free
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
+			h.setTemplate(t, "3")
 			h.expectVersions(t, "with the next template", test.c1, test.c2)
 		})
 	}

@@ -28,10 +28,7 @@ func rolledOut(t *testing.T) *hub {
 	set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2", "c3", "c4"))...)
-	for range 3 {
-		h.reconcile(t)
-		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
-	}
+	h.rollOut(t, "c1", "c2", "c3", "c4")
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
 	return h
@@ -40,7 +37,7 @@ func rolledOut(t *testing.T) *hub {
 // fail rolls version 2 out to the first two clusters, where it fails.
 func (h *hub) fail(t *testing.T) {
 	t.Helper()
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.setTemplate(t, "2")
 	h.reconcile(t)
 	if want := map[string]string{"c1": "2", "c2": "2", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
 		t.Fatalf("versions %v, want %v", h.versions(t), want)
@@ -92,7 +89,7 @@ func TestRollback(t *testing.T) {
 		t.Error("it is written though nothing has changed")
 	}
 
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
+	h.setTemplate(t, "3")
 	h.reconcile(t)
 	if h.versions(t)["c1"] != "3" || h.versions(t)["c3"] != "1" || h.history(t).current().Number != 3 {
 		t.Errorf("versions %v, history %+v", h.versions(t), h.history(t))
@@ -103,11 +100,8 @@ func TestRollback(t *testing.T) {
 func TestGoodRevisionsStay(t *testing.T) {
 	t.Parallel()
 	h := rolledOut(t)
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
-	for range 3 {
-		h.reconcile(t)
-		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
-	}
+	h.setTemplate(t, "2")
+	h.rollOut(t, "c1", "c2", "c3", "c4")
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Progressing", "True", "Degraded", "True")
 	h.reconcile(t)
@@ -227,7 +221,7 @@ func TestFailedRevisionsDoNotComeBack(t *testing.T) {
 		"revision 1 cannot be restored") {
 		t.Errorf("message %q", message)
 	}
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("3") })
+	h.setTemplate(t, "3")
 	h.reconcile(t)
 	if h.versions(t)["c1"] != "3" || h.versions(t)["c3"] != "1" {
 		t.Errorf("versions %v", h.versions(t))
@@ -324,7 +318,7 @@ func TestForgedRevisions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := rolledOut(t)
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			h.reconcile(t)
 			test.forge(t, h)
 			h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
@@ -412,11 +406,8 @@ func TestSecretsOfScatteredRevisions(t *testing.T) {
 // rollOut changes the template, and has all clusters succeed with it.
 func (h *hub) rollOut(t *testing.T, version string) {
 	t.Helper()
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template(version) })
-	for range 3 {
-		h.reconcile(t)
-		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
-	}
+	h.setTemplate(t, version)
+	h.rollOut(t, "c1", "c2", "c3", "c4")
 }
 
 // editUnjudged changes the template so often, each time before an agent has reported on the last.

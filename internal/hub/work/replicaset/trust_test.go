@@ -127,7 +127,7 @@ func TestRestoredClusterKeepsItsWorks(t *testing.T) {
 	h := wary(t, append(objects(webSet(ref("p")), decidedPlacement("p", "c1")), member("c1", "mine"))...)
 	h.reconcile(t)
 	h.edit(t, func(c *clusterv1.ManagedCluster) { c.Status.Conditions = nil })
-	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+	h.setTemplate(t, "2")
 	h.reconcile(t)
 	h.clock.Step(time.Hour)
 	h.reconcile(t)

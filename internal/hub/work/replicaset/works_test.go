@@ -164,7 +164,7 @@ func TestChangesBesideRefusedDeletion(t *testing.T) {
 					t.Error("there is no error to try again for")
 				}
 			}
-			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+			h.setTemplate(t, "2")
 			_, _ = h.Reconcile(t.Context(), request)
 			if raw := string(h.workOf(t, "c1", "q").Spec.Workload.Manifests[0].Raw); !strings.Contains(raw, `"version":"2"`) {
 				t.Errorf("the work of q has %s", raw)
@@ -259,10 +259,7 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 				if test.further != nil {
 					test.further(t, h)
 				}
-				for range 3 {
-					h.reconcile(t)
-					h.report(t, []string{"c1", "c2"}, "Applied", "True", "Progressing", "False")
-				}
+				h.rollOut(t, "c1", "c2")
 				h.reconcile(t)
 				for _, cluster := range []string{"c1", "c2"} {
 					if got := h.placements(t, cluster); !slices.Equal(got, []string{test.successor.Name}) {
@@ -306,7 +303,7 @@ func TestNoDeletionWithEarlierTemplate(t *testing.T) {
 					h.report(t, both, "Applied", "True", "Progressing", "False")
 					h.reconcile(t)
 				}
-				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template("2") })
+				h.setTemplate(t, "2")
 				h.reconcile(t)
 				h.report(t, both, "Applied", "True", "Progressing", "True")
 				h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = remaining })
