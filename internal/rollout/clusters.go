@@ -62,7 +62,8 @@ const (
 	// Skip is a cluster that the rollout leaves out: it neither begins nor counts.
 	Skip State = "Skip"
 	// Absent is a cluster on which there is nothing that could get the change, or that cannot be given it. The rollout leaves it out, too,
-	// but not where the change would go on without having been tried: a mandatory group in which no cluster is Done waits for it.
+	// but not where the change would go on without having been tried: a mandatory group in which no cluster is Done waits for it. It begins
+	// when it is ToApply.
 	Absent State = "Absent"
 )
 

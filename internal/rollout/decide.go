@@ -143,7 +143,6 @@ func (p policy) inFlight(phase ClusterPhase) bool {
 
 // countStage counts the clusters of a stage that wait, take a slot or have failed.
 func (r *rollout) countStage(s *stage) {
-	r.awaitAbsent(s)
 	for _, i := range s.clusters {
 		phase := r.plan.Clusters[i].Phase
 		if r.policy.inFlight(phase) {
@@ -156,9 +155,11 @@ func (r *rollout) countStage(s *stage) {
 			s.failed = append(s.failed, i)
 		}
 	}
+	r.awaitAbsent(s)
 }
 
-// awaitAbsent has the Absent clusters of a mandatory group wait for the change, unless another cluster of the group is Done.
+// awaitAbsent has a mandatory group wait for its Absent clusters, unless another cluster of the group is Done. They do not begin before
+// they are in another state: nothing can be given to them.
 func (r *rollout) awaitAbsent(s *stage) {
 	isDone := func(i int) bool { return r.plan.Clusters[i].Phase == Done }
 	if !s.mandatory || slices.ContainsFunc(s.clusters, isDone) {
@@ -167,6 +168,7 @@ func (r *rollout) awaitAbsent(s *stage) {
 	for _, i := range s.clusters {
 		if r.input.Clusters[i].State == Absent {
 			r.plan.Clusters[i].Phase = Waiting
+			s.absent = append(s.absent, i)
 		}
 	}
 }

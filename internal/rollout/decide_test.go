@@ -148,20 +148,25 @@ func TestDecide(t *testing.T) {
 			clusters: "a 0 Succeeded, b 0, c 1 Progressing, d 1", want: "a=Done b=Start c=InProgress d=Waiting", phase: Rolling},
 		"a mandatory group of an absent cluster holds": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
-			clusters: "a 0 Absent, b 1", want: "a=Start b=Waiting", phase: Rolling,
-			reason: "first comes mandatory decision group 0, with 1 cluster to go"},
+			clusters: "a 0 Absent, b 1", want: "a=Waiting b=Waiting", phase: Rolling},
 		"one that is skipped is no proof": {
 			strategy: `{type: ProgressivePerGroup, progressivePerGroup: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
-			clusters: "a 0 Absent, b 0 Skip, c 1", want: "a=Start b=Skipped c=Waiting", phase: Rolling},
+			clusters: "a 0 Absent, b 0 Skip, c 1", want: "a=Waiting b=Skipped c=Waiting", phase: Rolling},
 		"nor is one of another mandatory group": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}, {groupIndex: 1}]}}`,
-			clusters: "a 0 Succeeded, b 1 Absent, c 2", want: "a=Done b=Start c=Waiting", phase: Rolling},
+			clusters: "a 0 Succeeded, b 1 Absent, c 2", want: "a=Done b=Waiting c=Waiting", phase: Rolling},
 		"one that is done is": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Absent, b 0 Succeeded, c 1", want: "a=Skipped b=Done c=Start", phase: Rolling},
 		"absent clusters of other groups hold nothing": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Succeeded, b 1 Absent, c 1", want: "a=Done b=Skipped c=Start", phase: Rolling},
+		"others of the group do not wait for an absent one": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Absent, b 0, c 1", want: "a=Waiting b=Start c=Waiting", phase: Rolling},
+		"a failure stops what waits for an absent one": {
+			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
+			clusters: "a 0 Absent, b 0 Failed, c 1", want: "a=Waiting b=Failed c=Waiting", phase: Stopped},
 
 		// AM-20: ProgressivePerGroup.
 		"groups by index": {strategy: perG, clusters: "a 10, b 2, c 2, d 9", want: "a=Waiting b=Start c=Start d=Waiting", phase: Rolling,
@@ -266,6 +271,20 @@ func TestDecide(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// AM-20: what a mandatory group waits for that has only absent clusters, and what the others wait for.
+func TestReasonsWhileClustersAreAbsent(t *testing.T) {
+	t.Parallel()
+	plan := Decide(Input{Strategy: strategy(t, `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`),
+		Clusters: clusters(t, "a 0 Absent, b 1"), Now: now})
+	want := []ClusterPlan{
+		{"a", Waiting, "it cannot be given the change; mandatory decision group 0 waits until one of its clusters has succeeded"},
+		{"b", Waiting, "first comes mandatory decision group 0, with 1 cluster to go"},
+	}
+	if diff := cmp.Diff(want, plan.Clusters); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -28,7 +28,7 @@
 //   - has failed, if there is no progressDeadline. Otherwise it may recover until then.
 //
 // A stage is done when no cluster waits and no slot is taken. Clusters that are Absent do not wait, except in a mandatory group in which no
-// other one is Done.
+// other one is Done, and do not begin either.
 //
 // # Failures
 //

@@ -43,6 +43,9 @@ func (r *rollout) setReasons(stages []*stage, current *stage) {
 		for _, i := range s.waiting {
 			r.plan.Clusters[i].Reason = reason
 		}
+		for _, i := range s.absent {
+			r.plan.Clusters[i].Reason = fmt.Sprintf("it cannot be given the change; %s waits until one of its clusters has succeeded", s.name)
+		}
 	}
 }
 

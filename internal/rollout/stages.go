@@ -21,15 +21,16 @@ type stage struct {
 
 	clusters []int // Indices into Input.Clusters.
 	waiting  []int // Those without the change.
+	absent   []int // Those that the stage waits for until they can get the change.
 	inFlight int
 	failed   []int
 }
 
-func (s *stage) done() bool    { return len(s.waiting) == 0 && s.inFlight == 0 }
+func (s *stage) done() bool    { return s.remaining() == 0 }
 func (s *stage) stopped() bool { return len(s.failed) > s.tolerated }
 
 // remaining is how many clusters of the stage are not done.
-func (s *stage) remaining() int { return len(s.waiting) + s.inFlight }
+func (s *stage) remaining() int { return len(s.waiting) + len(s.absent) + s.inFlight }
 
 // nextClusters returns the clusters that get the free slots, by name.
 func (s *stage) nextClusters(clusters []Cluster) []int {
