@@ -220,6 +220,18 @@ func (h *hub) selects(t *testing.T, clusters ...string) {
 	}
 }
 
+// selectsToo has the placement select more clusters, in the second decision group: those of selects are in the first one.
+func (h *hub) selectsToo(t *testing.T, clusters ...string) {
+	t.Helper()
+	if err := h.Create(t.Context(), &clusterv1beta1.PlacementDecision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-2",
+			Labels: map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupIndex: "1"}},
+		Status: decided(clusters...),
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func want(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
@@ -231,6 +243,13 @@ func progressive(edit func(*clusterv1alpha1.RolloutProgressive)) clusterv1alpha1
 	p := &clusterv1alpha1.RolloutProgressive{}
 	edit(p)
 	return clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.Progressive, Progressive: p}
+}
+
+// canariesFirst has the first decision group come before all others.
+func canariesFirst() clusterv1alpha1.RolloutStrategy {
+	return progressive(func(p *clusterv1alpha1.RolloutProgressive) {
+		p.MandatoryDecisionGroups.MandatoryDecisionGroups = []clusterv1alpha1.MandatoryDecisionGroup{{GroupIndex: 0}}
+	})
 }
 
 // AM-07, AM-10: a change is one write for each cluster and one for the add-on, and then there is nothing to write.
@@ -387,6 +406,10 @@ func TestAnnounced(t *testing.T) {
 			deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
 		"upgrade, the next is missing": {have: references{x1}, desired: references{other}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"canary, the next is missing": {have: references{x1}, desired: references{other}, phase: rollout.Waiting, problem: missing,
+			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
+		"canary, placement unknown": {have: references{x1}, desired: references{x2}, phase: rollout.Waiting, kept: true, deployed: true,
+			want: references{x1}, configured: metav1.ConditionTrue},
 		"what it has is gone": {have: references{x1}, desired: references{x}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
 		"no longer selected, for the moment": {have: references{x1}, desired: references{x2}, phase: rollout.Skipped, kept: true, deployed: true,
@@ -597,16 +620,10 @@ func TestAddOnThatIsNotCreated(t *testing.T) {
 // AM-20: a change does not pass a mandatory group before a cluster of it has succeeded, because the add-on is missing there.
 func TestCanaryThatIsNotCreated(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
-		p.MandatoryDecisionGroups.MandatoryDecisionGroups = []clusterv1alpha1.MandatoryDecisionGroup{{GroupIndex: 0}}
-	}), "c1", "c2", "c3")
+	h := newHub(t, canariesFirst(), "c1", "c2", "c3")
 	h.selects(t, "c1")
-	others := &clusterv1beta1.PlacementDecision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-2",
-			Labels: map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupIndex: "1"}},
-		Status: decided("c3"),
-	}
-	if err := errors.Join(h.Create(t.Context(), others), h.Delete(t.Context(), h.addOn(t, "c1"))); err != nil {
+	h.selectsToo(t, "c3")
+	if err := h.Delete(t.Context(), h.addOn(t, "c1")); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(what, has, message string) {
@@ -624,6 +641,57 @@ func TestCanaryThatIsNotCreated(t *testing.T) {
 	h.reconcile(t)
 	h.complete(t, "c2")
 	expect("another has succeeded", "c3=one@o1", " left out until they have a ManagedClusterAddOn: c1.")
+}
+
+// AM-05, AM-20: a change does not pass a mandatory group before a cluster of it has succeeded, because a configuration is missing there.
+func TestCanaryWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, canariesFirst(), "c1", "c2")
+	h.selects(t, "c1")
+	h.selectsToo(t, "c2")
+	h.edit(t, "c1", func(a *addonv1beta1.ManagedClusterAddOn) { a.Spec.Configs = configs("own") })
+	h.reconcile(t)
+	want(t, "it is missing", h.have(t, "c1", "c2"), "c1=own@ c2=one@")
+	const why = "wait until these can be configured: c1. own does not exist"
+	if message := h.message(t); !strings.HasSuffix(message, why) {
+		t.Errorf("%s, want %s", message, why)
+	}
+	h.states["own"] = "w1"
+	h.reconcile(t)
+	want(t, "it is there", h.have(t, "c1", "c2"), "c1=own@w1 c2=one@")
+	h.complete(t, "c1")
+	h.reconcile(t)
+	want(t, "it has succeeded", h.have(t, "c1", "c2"), "c1=own@w1 c2=one@o1")
+}
+
+// AM-05, AM-08, AM-20: nor because it is not known which configuration it is to have there. That cluster stays configured.
+func TestCanaryWhilePlacementsAreUnknown(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, canariesFirst(), "c1", "c2")
+	h.selects(t, "c1")
+	h.selectsToo(t, "c2")
+	newcomer := h.addOn(t, "c2") // others keep their configurations, too
+	if err := h.Delete(t.Context(), newcomer); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.states["two"] = "t1"
+	entry := h.entry(t)
+	placements := &entry.Spec.InstallStrategy.Placements
+	(*placements)[0].Configs = configs("two")
+	*placements = append(*placements, addonv1beta1.PlacementStrategy{PlacementRef: addonv1beta1.PlacementRef{Namespace: "ns", Name: "gone"}})
+	newcomer.ResourceVersion = ""
+	if err := errors.Join(h.Update(t.Context(), entry), h.Create(t.Context(), newcomer)); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	want(t, "the other placement is gone", h.have(t, "c1", "c2"), "c1=one@o1 c2=two@")
+	if !meta.IsStatusConditionTrue(h.addOn(t, "c1").Status.Conditions, fleet.ConditionConfigured) {
+		t.Errorf("%+v", h.addOn(t, "c1").Status.Conditions)
+	}
+	if message := h.message(t); !strings.Contains(message, "wait until these can be configured: c1.") {
+		t.Error(message)
+	}
 }
 
 // AM-05: the last placement that selects a cluster counts. Its clusters are not those of the others.

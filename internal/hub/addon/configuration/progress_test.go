@@ -15,7 +15,6 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -245,18 +244,9 @@ func TestSuccessEndsWithOtherConfigurations(t *testing.T) {
 func TestCanaryThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	for name, conditions := range map[string][]string{"failed": {"-Applied"}, "in progress": {"+Applied", "-Available"}} {
-		h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) {
-			p.MandatoryDecisionGroups.MandatoryDecisionGroups = []clusterv1alpha1.MandatoryDecisionGroup{{GroupIndex: 0}}
-		}), "c1", "c2")
+		h := newHub(t, canariesFirst(), "c1", "c2")
 		h.selects(t, "c1")
-		others := &clusterv1beta1.PlacementDecision{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p-decision-2",
-				Labels: map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupIndex: "1"}},
-			Status: decided("c2"),
-		}
-		if err := h.Create(t.Context(), others); err != nil {
-			t.Fatal(err)
-		}
+		h.selectsToo(t, "c2")
 		h.reconcile(t)
 		h.report(t, "c1", conditions...)
 		h.edit(t, "c1", func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = []string{"example.com/held"} })

@@ -112,6 +112,10 @@ func (r *placementRollout) progressing() metav1.Condition {
 		message = append(message, fmt.Sprintf("mandatory groups in which no cluster has succeeded wait for a ManagedClusterAddOn: %s.",
 			text.FirstFew(r.awaited)))
 	}
+	if len(r.held) > 0 {
+		message = append(message, fmt.Sprintf("mandatory groups in which no cluster has succeeded wait until these can be configured: %s.",
+			text.FirstFew(r.held)))
+	}
 	message = append(message, r.problems...)
 	if r.plan.Phase == rollout.Stopped || r.plan.Phase == rollout.Invalid {
 		message = append(message, r.plan.Message)

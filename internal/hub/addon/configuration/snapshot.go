@@ -69,7 +69,9 @@ type placementRollout struct {
 	configured int
 	// missing are the clusters that are left out because they do not have it. Of mandatory groups, some are awaited nevertheless.
 	missing, awaited []string
-	problems         []string
+	// held are those that keep their configurations, and that mandatory groups wait for.
+	held     []string
+	problems []string
 }
 
 // requiredConfigs returns all configurations that the add-on or a placement refers to.
@@ -220,7 +222,7 @@ func (s *snapshot) decide() {
 
 func (s *snapshot) decideFor(r *placementRollout) {
 	var clusters []rollout.Cluster
-	r.configured, r.missing, r.awaited, r.problems = 0, nil, nil, nil
+	r.configured, r.missing, r.awaited, r.held, r.problems = 0, nil, nil, nil, nil
 	for _, selected := range r.Selected {
 		cluster := s.states[selected.Name]
 		if cluster.placement != r.Placement {
@@ -229,10 +231,8 @@ func (s *snapshot) decideFor(r *placementRollout) {
 		switch {
 		case !cluster.hasAddOn() && !lookup.Installable(s.clusters[selected.Name]):
 			continue // it will not be installed there
-		case cluster.missing, cluster.addOn != nil && !cluster.hasAddOn():
+		case cluster.missing, cluster.addOn != nil && !cluster.hasAddOn(), cluster.keepsConfigs():
 			selected.State = rollout.Absent
-		case cluster.keepsConfigs():
-			selected.State = rollout.Skip
 		default:
 			selected.State, selected.Since = stateOf(cluster.addOn, cluster.desired)
 		}
@@ -255,6 +255,8 @@ func (s *snapshot) decideFor(r *placementRollout) {
 			r.missing = append(r.missing, planned.Name)
 		case cluster.missing:
 			r.awaited = append(r.awaited, planned.Name)
+		case cluster.keepsConfigs() && cluster.phase == rollout.Waiting:
+			r.held = append(r.held, planned.Name)
 		}
 	}
 	s.requeueBy(r.plan.Next)

@@ -146,7 +146,7 @@ func (c *clusterState) configured(references []addonv1beta1.ConfigReference) met
 	switch {
 	case c.problem != nil:
 		return no(c.problem.Error())
-	case c.phase == rollout.Waiting:
+	case c.phase == rollout.Waiting && !c.kept:
 		// The progress is in the status of the ClusterManagementAddOn only, not on each cluster that waits.
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",
 			c.addOn.Name))
