@@ -56,7 +56,7 @@ type placement struct {
 	// kept are clusters that have not been deselected for long enough to delete their works, that are passed over for a moment, whose works
 	// wait to move or for a successor, or where a write has failed.
 	kept map[string]bool
-	// absent are selected clusters that the rollout leaves out because their works are being deleted or cannot be written.
+	// absent are selected clusters that the rollout leaves out because their works are being deleted, or cannot be rendered or written.
 	absent []string
 	plan   rollout.Plan
 }
@@ -163,7 +163,7 @@ func (s *snapshot) stateOn(p *placement, cluster string) (rollout.State, time.Ti
 	switch {
 	case err != nil:
 		s.unfit[cluster] = err
-		return rollout.Skip, time.Time{}
+		return rollout.Absent, time.Time{}
 	case same && !w.isGoing():
 		return s.intact(at, w)
 	}

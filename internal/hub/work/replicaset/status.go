@@ -208,7 +208,7 @@ func (p *placement) going() (names []string) {
 	return names
 }
 
-// unwritten returns the absent clusters whose works cannot be written.
+// unwritten returns the absent clusters whose works cannot be rendered or written.
 func (p *placement) unwritten() (clusters []string) {
 	for _, cluster := range p.absent {
 		if !p.works[cluster].isGoing() {
