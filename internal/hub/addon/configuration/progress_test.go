@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -178,8 +179,8 @@ func TestIllAfterTheEnd(t *testing.T) {
 	}
 }
 
-// AM-20, AM-21: what a rollout has succeeded with on a cluster is all configurations, in their order and states. Nothing else that is
-// applied there has been tried.
+// AM-20, AM-21: what a rollout has succeeded with on a cluster is all configurations, in their order and states, of one add-on. Nothing
+// else that is applied there has been tried.
 func TestSuccessIsOfAllConfigurations(t *testing.T) {
 	t.Parallel()
 	type references = []addonv1beta1.ConfigReference
@@ -187,27 +188,29 @@ func TestSuccessIsOfAllConfigurations(t *testing.T) {
 		config := &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: name}, SpecHash: hash}
 		return addonv1beta1.ConfigReference{DesiredConfig: config, LastAppliedConfig: config}
 	}
+	success := func(addOn types.UID, of ...addonv1beta1.ConfigReference) map[string]string {
+		return map[string]string{fleet.AnnotationRolledOut: digest(addOn, of)}
+	}
 	x, y, changed := reference("x", "x1"), reference("y", "y1"), reference("x", "x2")
 	for name, test := range map[string]struct {
-		succeeded, desired references
-		reason             string
-		want               rollout.State
+		annotations map[string]string
+		desired     references
+		reason      string
+		want        rollout.State
 	}{
-		"the same":              {references{x, y}, references{x, y}, fleet.ReasonFailed, rollout.Succeeded},
-		"one less":              {references{x, y}, references{x}, fleet.ReasonFailed, rollout.Failed},
-		"one more":              {references{x}, references{x, y}, fleet.ReasonFailed, rollout.Failed},
-		"in another order":      {references{x, y}, references{y, x}, fleet.ReasonProgressing, rollout.Progressing},
-		"changed":               {references{x}, references{changed}, fleet.ReasonFailed, rollout.Failed},
-		"none any more":         {references{x}, nil, fleet.ReasonFailed, rollout.Failed},
-		"none, as before":       {references{}, nil, fleet.ReasonFailed, rollout.Succeeded},
+		"the same":              {success("this", x, y), references{x, y}, fleet.ReasonFailed, rollout.Succeeded},
+		"one less":              {success("this", x, y), references{x}, fleet.ReasonFailed, rollout.Failed},
+		"one more":              {success("this", x), references{x, y}, fleet.ReasonFailed, rollout.Failed},
+		"in another order":      {success("this", x, y), references{y, x}, fleet.ReasonProgressing, rollout.Progressing},
+		"changed":               {success("this", x), references{changed}, fleet.ReasonFailed, rollout.Failed},
+		"of another add-on":     {success("another", x), references{x}, fleet.ReasonFailed, rollout.Failed},
+		"none any more":         {success("this", x), nil, fleet.ReasonFailed, rollout.Failed},
+		"none, as before":       {success("this"), nil, fleet.ReasonFailed, rollout.Succeeded},
 		"none, and no manager":  {nil, nil, fleet.ReasonWaitingForManifestApplied, rollout.Succeeded},
 		"none, not applied yet": {nil, nil, fleet.ReasonProgressing, rollout.Progressing},
 		"none before":           {nil, references{x}, fleet.ReasonFailed, rollout.Failed},
 	} {
-		addOn := &addonv1beta1.ManagedClusterAddOn{}
-		if test.succeeded != nil {
-			addOn.Annotations = map[string]string{fleet.AnnotationRolledOut: digest(test.succeeded)}
-		}
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{UID: "this", Annotations: test.annotations}}
 		addOn.Status.ConfigReferences = test.desired
 		addOn.Status.Conditions = []metav1.Condition{{
 			Type: fleet.ConditionProgressing, Reason: test.reason, LastTransitionTime: metav1.NewTime(noon),

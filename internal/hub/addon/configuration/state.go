@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
@@ -46,12 +47,14 @@ func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.Con
 
 // isProven reports whether a rollout of the configurations has succeeded on the cluster of the add-on, which has not had others since.
 func isProven(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.ConfigReference) bool {
-	return addOn.Annotations[fleet.AnnotationRolledOut] == digest(desired)
+	return addOn.Annotations[fleet.AnnotationRolledOut] == digest(addOn.UID, desired)
 }
 
-// digest identifies configurations and their states, as the value of AnnotationRolledOut.
-func digest(references []addonv1beta1.ConfigReference) string {
+// digest identifies configurations of an add-on and their states, as the value of AnnotationRolledOut. With the UID, a copy of that on
+// another add-on, or on one that is made again, is no success.
+func digest(addOn types.UID, references []addonv1beta1.ConfigReference) string {
 	hash := sha256.New()
+	fmt.Fprintln(hash, addOn)
 	for _, reference := range references {
 		fmt.Fprintf(hash, "%s %s\n", config.Key(reference.ConfigGroupResource, reference.DesiredConfig.ConfigReferent),
 			reference.DesiredConfig.SpecHash)

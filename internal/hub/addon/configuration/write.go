@@ -44,7 +44,7 @@ func (c *Controller) recordSuccess(ctx context.Context, s *snapshot) error {
 			return nil
 		}
 		after := cluster.addOn.DeepCopy()
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, fleet.AnnotationRolledOut, digest(cluster.desired))
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, fleet.AnnotationRolledOut, digest(after.UID, cluster.desired))
 		_, err := patch.Object(ctx, c.client, after, cluster.addOn)
 		return client.IgnoreNotFound(err)
 	})
