@@ -243,6 +243,28 @@ func TestSuccessEndsWithOtherConfigurations(t *testing.T) {
 	}
 }
 
+// AM-20, AM-21: who removes or changes what is noted of a success has it noted again.
+func TestSuccessIsNotedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MinSuccessTime = "5m" }), "c1")
+	h.reconcile(t)
+	h.report(t, "c1", "+Applied", "+Available")
+	h.clock.Step(5 * time.Minute)
+	h.reconcile(t)
+	noted := h.addOn(t, "c1").Annotations[fleet.AnnotationRolledOut]
+	if noted == "" {
+		t.Fatal("it is not noted")
+	}
+	for name, disturb := range map[string]func(*addonv1beta1.ManagedClusterAddOn){
+		"removed": func(a *addonv1beta1.ManagedClusterAddOn) { delete(a.Annotations, fleet.AnnotationRolledOut) },
+		"changed": func(a *addonv1beta1.ManagedClusterAddOn) { a.Annotations[fleet.AnnotationRolledOut] = "another" },
+	} {
+		h.edit(t, "c1", disturb)
+		h.reconcile(t)
+		want(t, name, h.addOn(t, "c1").Annotations[fleet.AnnotationRolledOut], noted)
+	}
+}
+
 // AM-20: a change does not pass a mandatory group whose only cluster is losing the add-on, after it has failed with it or before.
 func TestCanaryThatIsDeleted(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,8 @@ func definitions() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// matters reports whether a change of an add-on affects its configuration or its rollout. Its availability does not: in a large fleet it
-// changes all the time.
+// matters reports whether a change of an add-on affects its configuration, its rollout or what is noted of that. Its availability does not:
+// in a large fleet it changes all the time.
 func matters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
 	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
@@ -92,6 +92,7 @@ func matters(e event.UpdateEvent) bool {
 		}
 	}
 	return now.Generation != then.Generation || now.DeletionTimestamp.IsZero() != then.DeletionTimestamp.IsZero() ||
+		now.Annotations[fleet.AnnotationRolledOut] != then.Annotations[fleet.AnnotationRolledOut] ||
 		!equality.Semantic.DeepEqual(now.Status.ConfigReferences, then.Status.ConfigReferences) ||
 		!equality.Semantic.DeepEqual(now.Status.SupportedConfigs, then.Status.SupportedConfigs)
 }
