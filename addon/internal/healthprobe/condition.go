@@ -39,7 +39,7 @@ func Condition(in Input) (condition *metav1.Condition, mode addonv1beta1.HealthC
 		return nil, addonv1beta1.HealthCheckModeCustomized
 	}
 	in.Works = in.deployed()
-	found := ofWorks(in.Works)
+	found := in.ofWorks()
 	if found.Status == metav1.ConditionTrue && health.Mode != addon.HealthManifests {
 		found = probe(in)
 	}
@@ -69,18 +69,29 @@ func isUnknown(installation addon.Installation) bool {
 
 // ofWorks returns whether all objects are on the clusters. Until the agent has seen the present version of a work, the report on the
 // version before counts: a change of the add-on does not make it unavailable.
-func ofWorks(works []workv1.ManifestWork) metav1.Condition {
-	if len(works) == 0 {
+func (in Input) ofWorks() metav1.Condition {
+	if len(in.Works) == 0 {
 		return unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on: the condition %s tells why, if there should be one",
 			fleet.ConditionManifestApplied)
 	}
 	found := metav1.Condition{Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkApplied, Message: "Addon manifestWork is applied"}
-	for i := range works {
-		if one := ofWork(&works[i]); severity(one) > severity(found) {
+	if in.lacksHost() {
+		found = unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on on its hosting cluster %s: the condition %s tells why",
+			in.Installation.HostingCluster, fleet.ConditionHostingClusterValidity)
+	}
+	for i := range in.Works {
+		if one := ofWork(&in.Works[i]); severity(one) > severity(found) {
 			found = one
 		}
 	}
 	return found
+}
+
+// lacksHost reports whether the add-on is hosted and has nothing on its hosting cluster, as that cannot have it. An add-on of which nothing
+// is to go there has the condition, too.
+func (in Input) lacksHost() bool {
+	return in.Installation.Mode() == addon.Hosted &&
+		meta.FindStatusCondition(in.Installation.AddOn.Status.Conditions, fleet.ConditionHostingManifestApplied) == nil
 }
 
 func ofWork(work *workv1.ManifestWork) metav1.Condition {

@@ -172,6 +172,39 @@ func TestHostingCluster(t *testing.T) {
 	}
 }
 
+// AF-07, AF-08, AF-16: an add-on of which nothing is on its hosting cluster runs nowhere, whatever its own cluster reports.
+func TestLacksHost(t *testing.T) {
+	t.Parallel()
+	const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	hosted := applied()
+	hosted.Namespace, hosted.Name = "c2", "addon-hello-deploy-hosting-c1-0"
+	failed := work(deploy, "Applied", "False")
+	for name, test := range map[string]struct {
+		host  string
+		said  metav1.ConditionStatus // of HostingManifestApplied; empty for nothing
+		works []workv1.ManifestWork
+		want  metav1.ConditionStatus
+	}{
+		"nothing is there":       {"c2", "", []workv1.ManifestWork{applied()}, isUnknown},
+		"something is there":     {"c2", isTrue, []workv1.ManifestWork{applied(), hosted}, isTrue},
+		"nothing is to be there": {"c2", isTrue, []workv1.ManifestWork{applied()}, isTrue},
+		"its own work fails":     {"c2", "", []workv1.ManifestWork{failed}, isFalse},
+		"not hosted":             {"", "", []workv1.ManifestWork{applied()}, isTrue},
+	} {
+		for _, mode := range []addon.HealthMode{addon.HealthManifests, addon.HealthDeployments, addon.HealthWorkloads} {
+			in := input(mode, test.works...)
+			in.Installation.HostingCluster = test.host
+			if test.said != "" {
+				in.Installation.AddOn.Status.Conditions = []metav1.Condition{{Type: "HostingManifestApplied", Status: test.said}}
+			}
+			c, _ := Condition(in)
+			if c.Status != test.want || c.Status == isUnknown && (c.Reason != "WorkNotFound" || !strings.Contains(c.Message, "hosting cluster c2")) {
+				t.Errorf("%s, %v: %+v", name, mode, c)
+			}
+		}
+	}
+}
+
 // AF-07: the author's own probes, of objects with wildcards.
 func TestProbes(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -345,4 +346,26 @@ func TestConditionsOfOthers(t *testing.T) {
 	if want := slices.Concat(kinds, []string{"RegistrationApplied", "ManifestApplied", "Available"}); !slices.Equal(order, want) {
 		t.Errorf("in the order %q, want %q", order, want)
 	}
+}
+
+// AF-07, AF-08, AF-16: what an add-on has on its own cluster does not make it available while no cluster hosts its agent.
+func TestAvailableWithoutHost(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterWith("c1", isTrue), clusterWith("host", isTrue), installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
+	}))
+	h.agent.options.HostingCluster, h.agent.options.Health.Mode = addon.AnnotatedHostingCluster, addon.HealthDeployments
+	hosted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hosted",
+		Annotations: map[string]string{fleet.AnnotationHostedManifestLocation: "hosting"}}}
+	h.agent.workload.Objects = append(h.agent.workload.Objects, hosted)
+	h.reconcile(t)
+	h.report(t, "c1", "addon-hello-deploy-0", "+Applied +Available")
+	h.report(t, "host", "addon-hello-deploy-hosting-c1-0", "+Applied +Available")
+	h.reconcile(t)
+	h.expect(t, "Available", "", isTrue, "ProbeAvailable", "hello add-on is available.")
+	if err := h.Delete(t.Context(), cluster("host")); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.expect(t, "Available", isTrue, isUnknown, "WorkNotFound", "on its hosting cluster host: the condition HostingClusterValidity tells why")
 }
