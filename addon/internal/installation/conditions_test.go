@@ -1,9 +1,13 @@
 package installation
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	addonconfig "github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -345,6 +350,68 @@ func TestConditionsOfOthers(t *testing.T) {
 	}
 	if want := slices.Concat(kinds, []string{"RegistrationApplied", "ManifestApplied", "Available"}); !slices.Equal(order, want) {
 		t.Errorf("in the order %q, want %q", order, want)
+	}
+}
+
+// AF-10, AF-14, AF-15: what fails again in the same way is said in the same words, since each new message brings the add-on back at once.
+// A long error leaves a status that the API takes.
+func TestErrorsInConditions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind string
+		fail func(*hub, error)
+		// addOn is that which fails.
+		addOn *addonv1beta1.ManagedClusterAddOn
+	}{
+		"its rights": {"RegistrationApplied", func(h *hub, err error) {
+			h.agent.options.Registration = &addon.Registration{
+				Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, err },
+			}
+		}, installed()},
+		"its manifests": {"ManifestApplied", func(h *hub, err error) { h.agent.err = err }, installed()},
+		"its work":      {"ManifestApplied", func(h *hub, err error) { h.refuseWorks = map[string]error{"c1": err} }, installed()},
+		"its hooks": {"HookManifestCompleted", func(h *hub, err error) { h.agent.err = err },
+			installed(leaving, func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "example.com/stay") })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, clusterWith("c1", isTrue), test.addOn)
+			said := map[string]bool{}
+			for port := range 3 {
+				test.fail(h, fmt.Errorf("ask: %w", &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET,
+					Source: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 40000 + port}, Addr: &net.TCPAddr{IP: net.IPv6loopback, Port: 6443}}))
+				h.pass(t)
+				said[h.condition(t, test.kind).Message] = true
+			}
+			message := h.condition(t, test.kind).Message
+			if len(said) != 1 || !strings.Contains(message, "ask: read tcp: connection reset by peer") {
+				t.Errorf("it says %q in turn, and %q last", said, message)
+			}
+			test.fail(h, errors.New(strings.Repeat("x", 64<<10)))
+			h.pass(t)
+			if message = h.condition(t, test.kind).Message; !strings.Contains(message, "xxx") || len(message) > 32<<10 {
+				t.Errorf("it says %d bytes", len(message))
+			}
+		})
+	}
+}
+
+// AM-09: the hub finds all configurations in the message of an add-on that has nothing to apply, however many there are.
+func TestNothingToApplyIsSaidWhole(t *testing.T) {
+	t.Parallel()
+	var references []addonv1beta1.ConfigReference
+	for i := range 100 {
+		one := reference("r", strings.Repeat("f", 64))
+		one.DesiredConfig.Name = fmt.Sprintf("configuration-%d", i)
+		references = append(references, one)
+	}
+	h := newHub(t, clusterWith("c1", isTrue), installed(configured, func(a *addonv1beta1.ManagedClusterAddOn) {
+		a.Status.ConfigReferences = references
+	}))
+	h.agent.options.Configs, h.agent.workload = someConfigs, &addon.Workload{}
+	h.reconcile(t)
+	if c := h.condition(t, "ManifestApplied"); c.Reason != "AddonNothingToApply" || !addonconfig.NothingMadeOf(c.Message, references) {
+		t.Errorf("%s: %d bytes, which are not about all configurations", c.Reason, len(c.Message))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // notYetAgain is the longest time until an add-on that returned ErrNotYet is called again. It is a safety net: what the add-on waits
@@ -104,8 +105,13 @@ func (r *reconciliation) reportHealth() {
 	}
 }
 
-// set sets a condition. Its transition time is now if its status changes.
+// set sets a condition. Its transition time is now if its status changes. An error that comes again says the same each time, and not too
+// much: a new message would bring the add-on back at once, without a delay, and one that is too long is not written at all. The hub reads
+// the message of an add-on that has nothing to apply, which stays whole.
 func (r *reconciliation) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	if reason != fleet.ReasonAddOnNothingToApply {
+		message = text.Message(text.Stable(message))
+	}
 	meta.SetStatusCondition(&r.addOn.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message,
 		ObservedGeneration: r.addOn.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
