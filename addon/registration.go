@@ -23,7 +23,8 @@ type Registration struct {
 	// applied before the agent is deployed. Objects that are no longer returned are deleted, and all are deleted with the
 	// ManagedClusterAddOn, whatever their namespace. Permissions may return [ErrSubjectNotReady]. The objects are Roles, ClusterRoles and
 	// their bindings, and no two clusters may share one; objects for all clusters are best installed with the manager. [BindClusterRole]
-	// and similar functions return bindings to the right identity.
+	// and similar functions return bindings to the right identity. An object of the same name that another manager has applied for the add-on
+	// on the cluster, by its labels or its owner, is replaced by the returned one.
 	Permissions func(ctx context.Context, installation Installation) ([]client.Object, error)
 
 	// Approve decides on a certificate request of the agent for one of its Configs, made by the agent of the right cluster; other

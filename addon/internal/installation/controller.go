@@ -44,17 +44,20 @@ type Options struct {
 type Controller struct {
 	Options
 	client client.Client
+	// live reads what the caches do not have.
+	live   client.Reader
 	hosted hosted
 }
 
-// New returns a Controller that works through the client, which has to read from a cache with the package's indexes.
-func New(c client.Client, o Options) *Controller {
-	return &Controller{client: c, Options: o}
+// New returns a Controller that works through the client, which has to read from a cache with the package's indexes. live reads from the
+// API server.
+func New(c client.Client, live client.Reader, o Options) *Controller {
+	return &Controller{client: c, live: live, Options: o}
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
-	c := New(mgr.GetClient(), o)
+	c := New(mgr.GetClient(), mgr.GetAPIReader(), o)
 	if err := c.index(mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

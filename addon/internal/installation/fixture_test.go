@@ -88,7 +88,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.controller = New(nil, Options{Manager: "test", Catalogue: changing{fixed, h.agent}, Clock: clocktesting.NewFakePassiveClock(now)})
+	h.controller = New(nil, nil, Options{Manager: "test", Catalogue: changing{fixed, h.agent}, Clock: clocktesting.NewFakePassiveClock(now)})
 	builder := fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}, &workv1.ManifestWork{}).
 		WithInterceptorFuncs(h.count())
@@ -99,7 +99,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		t.Fatal(err)
 	}
 	h.WithWatch = builder.Build()
-	h.controller.client = h
+	h.controller.client, h.controller.live = h, h
 	return h
 }
 

@@ -43,9 +43,10 @@ func (r *reconciliation) grant(ctx context.Context) error {
 	return errors.Join(append(refused, r.revoke(ctx, existing))...)
 }
 
-// isRefused reports whether an error does not pass by itself: the hub has not the right, or does not accept what is written.
+// isRefused reports whether an error does not pass by itself: the hub has not the right, does not accept what is written, or has another
+// object of that name.
 func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
 // permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.
@@ -109,34 +110,77 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 	}
 }
 
-// apply creates or updates a permission; existing is nil if there is none.
+// apply creates or updates a permission; existing is nil if the manager has applied none.
 func (r *reconciliation) apply(ctx context.Context, desired, existing client.Object) error {
-	if existing != nil && !sameRoleRef(existing, desired) {
-		// The role of a binding cannot be changed, so the binding is replaced. Later reads wait for the new object, not for the deletion of
-		// the old one: a watch that was interrupted shows the two as one update, without a deletion to wait for.
+	if existing == nil {
+		err := r.create(ctx, desired)
+		if apierrors.IsAlreadyExists(err) {
+			return r.adopt(ctx, desired, err)
+		}
+		return err
+	}
+	return r.update(ctx, existing, desired, take)
+}
+
+func (r *reconciliation) create(ctx context.Context, desired client.Object) error {
+	if err := r.client.Create(ctx, desired); err != nil {
+		return fmt.Errorf("create %s: %w", identify(desired), withRightToBind(err, desired))
+	}
+	return nil
+}
+
+// update has change make a permission what is desired. The role of a binding cannot be changed, so the binding is replaced. Later reads
+// wait for the new object, not for the deletion of the old one: a watch that was interrupted shows the two as one update, without a deletion
+// to wait for.
+func (r *reconciliation) update(ctx context.Context, existing, desired client.Object, change func(o, desired client.Object)) error {
+	if !sameRoleRef(existing, desired) {
 		if err := r.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
 			return err
 		}
-		existing = nil
-	}
-	if existing == nil {
-		err := r.client.Create(ctx, desired)
-		if apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(desired),
-				r.addOn.Name, r.addOn.Namespace)
-		}
-		if err != nil {
-			return fmt.Errorf("create %s: %w", identify(desired), withRightToBind(err, desired))
-		}
-		return nil
+		return r.create(ctx, desired)
 	}
 	before, ok := existing.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("%s is no object of the API", identify(desired))
 	}
-	take(existing, desired)
+	change(existing, desired)
 	_, err := patch.Object(ctx, r.client, existing, before)
 	return withRightToBind(err, desired)
+}
+
+// adopt makes a permission of the add-on that another manager has left one of this manager. refusal is why it could not be created.
+func (r *reconciliation) adopt(ctx context.Context, desired client.Object, refusal error) error {
+	left := emptyLike(desired)
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(desired), left) // the cache may have only those of this manager
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !left.GetDeletionTimestamp().IsZero():
+		return refusal // that passes
+	case err != nil:
+		return fmt.Errorf("read %s, which exists: %w", identify(desired), err)
+	case !r.isOfAddOn(left):
+		return fmt.Errorf("%w, and neither labels nor an owner make it one of the add-on %s on the cluster %s: give the permission a name that has "+
+			"both in it, or delete that object if nobody needs it", refusal, r.addOn.Name, r.addOn.Namespace)
+	}
+	return r.update(ctx, left, desired, replace)
+}
+
+func emptyLike(permission client.Object) client.Object {
+	switch permission.(type) {
+	case *rbacv1.Role:
+		return &rbacv1.Role{}
+	case *rbacv1.RoleBinding:
+		return &rbacv1.RoleBinding{}
+	case *rbacv1.ClusterRole:
+		return &rbacv1.ClusterRole{}
+	default:
+		return &rbacv1.ClusterRoleBinding{}
+	}
+}
+
+// isOfAddOn reports whether a permission is of this add-on, whichever manager has applied it.
+func (r *reconciliation) isOfAddOn(permission client.Object) bool {
+	return keyOf(permission) == client.ObjectKeyFromObject(r.addOn) ||
+		slices.ContainsFunc(permission.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == r.addOn.UID })
 }
 
 // withRightToBind adds the right that lets the manager make a binding to the error of one that it is not allowed to make.
@@ -152,6 +196,15 @@ func withRightToBind(err error, binding client.Object) error {
 	return fmt.Errorf("%w. Give the manager of the add-on a ClusterRole with the verb bind on %s of %s named %q, %s; "+
 		"that of a hub in a cluster is the ServiceAccount %s, by default in the namespace %s",
 		err, resource, rbacv1.GroupName, ref.Name, where, fleet.ServiceAccountAddOnManager, fleet.NamespaceHub)
+}
+
+// replace makes o what is desired, and keeps nothing: what is adopted may be made by anybody, and with a label that aggregates roles, its
+// author would get the rights of the add-on by it.
+func replace(o, desired client.Object) {
+	o.SetLabels(map[string]string{})
+	o.SetAnnotations(nil)
+	o.SetFinalizers(nil)
+	take(o, desired)
 }
 
 // take copies the desired content into o, which is of the same kind, and keeps labels and annotations of other writers.
