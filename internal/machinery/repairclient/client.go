@@ -29,8 +29,8 @@ const rememberFor = 5 * time.Minute
 // NewClient is a client.NewClientFunc. Its client counts how often it makes the same write of an object again, within five minutes: creates
 // it, or updates or patches it with the same content. From the eleventh time on, a write that comes too early fails with a
 // repair.BackoffError and is not sent. To write another content is no repair, nor is a write that changes nothing, nor to create what the
-// client itself has deleted. Server-side apply, patches of objects that were not read, and the writing of subresources are not counted.
-// Reads are those of package consistentclient.
+// client itself has deleted. Writes of the status are counted, apart from those of the object. Server-side apply, patches of objects that
+// were not read, and the writing of other subresources are not counted. Reads are those of package consistentclient.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
 	c, err := consistentclient.NewClient(config, options)
 	if err != nil {
@@ -40,12 +40,93 @@ func NewClient(config *rest.Config, options client.Options) (client.Client, erro
 }
 
 func newClient(c client.Client, clk clock.PassiveClock) *repairClient {
-	return &repairClient{Client: c, clock: clk, backoff: repair.NewBackoff(clk, repair.AtOnceByControllers), seed: maphash.MakeSeed(),
-		last: map[repair.Object]write{}, swept: clk.Now()}
+	return &repairClient{Client: c, objects: newWrites(clk), statuses: newWrites(clk)}
 }
 
 type repairClient struct {
 	client.Client
+	// objects and statuses are apart: who has another opinion about a status does not hold up finalizers.
+	objects, statuses *writes
+}
+
+// Create implements client.Client.
+func (c *repairClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return c.write(c.objects, obj, withoutTimes(content), func() error { return c.Client.Create(ctx, obj, opts...) })
+}
+
+// Update implements client.Client.
+func (c *repairClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return c.write(c.objects, obj, withoutTimes(content), func() error { return c.Client.Update(ctx, obj, opts...) })
+}
+
+// Patch implements client.Client.
+func (c *repairClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	content, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	if obj.GetResourceVersion() == "" { // it is not known whether the patch changes anything, as that of server-side apply may not
+		return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...)
+	}
+	return c.write(c.objects, obj, withoutTimes(content), func() error {
+		return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...)
+	})
+}
+
+// Delete implements client.Client. What the client creates after it has deleted the object itself is no repair.
+func (c *repairClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	err := c.Client.Delete(ctx, obj, opts...)
+	if o, known := c.objectOf(obj); err == nil && known {
+		c.objects.forget(o)
+	}
+	return err
+}
+
+// objectOf names an object; it is not known if the API server chooses the name.
+func (c *repairClient) objectOf(obj client.Object) (o repair.Object, known bool) {
+	kind, err := c.GroupVersionKindFor(obj)
+	return repair.Object{
+		GroupKind: kind.GroupKind(), NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()},
+	}, err == nil && obj.GetName() != ""
+}
+
+// write sends a write of this content, which has no times, unless it is delayed.
+func (c *repairClient) write(counted *writes, obj client.Object, content []byte, send func() error) error {
+	o, known := c.objectOf(obj)
+	if !known {
+		return send()
+	}
+	version, hash := obj.GetResourceVersion(), counted.hash(content, obj.GetUID())
+	undo := func() {}
+	if counted.isRepeated(o, hash) {
+		taken, due := counted.backoff.Take(o, false)
+		if taken == nil {
+			delayedCount.WithLabelValues(o.Group, o.Kind).Inc()
+			return &repair.BackoffError{Object: o, Until: due}
+		}
+		undo = taken
+	}
+	if err := send(); err != nil {
+		undo()
+		return err
+	}
+	if obj.GetResourceVersion() == version {
+		undo() // nothing has changed
+	}
+	counted.remember(o, hash)
+	return nil
+}
+
+// writes are the last ones of objects, or of their statuses.
+type writes struct {
 	clock   clock.PassiveClock
 	backoff *repair.Backoff
 	seed    maphash.Seed
@@ -61,104 +142,43 @@ type write struct {
 	at      time.Time
 }
 
-// Create implements client.Client.
-func (c *repairClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	content, err := json.Marshal(obj)
-	if err != nil {
-		return err
-	}
-	return c.write(obj, content, func() error { return c.Client.Create(ctx, obj, opts...) })
+func newWrites(clk clock.PassiveClock) *writes {
+	return &writes{clock: clk, backoff: repair.NewBackoff(clk, repair.AtOnceByControllers), seed: maphash.MakeSeed(),
+		last: map[repair.Object]write{}, swept: clk.Now()}
 }
 
-// Update implements client.Client.
-func (c *repairClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	content, err := json.Marshal(obj)
-	if err != nil {
-		return err
-	}
-	return c.write(obj, content, func() error { return c.Client.Update(ctx, obj, opts...) })
-}
-
-// Patch implements client.Client.
-func (c *repairClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	content, err := patch.Data(obj)
-	if err != nil {
-		return err
-	}
-	if obj.GetResourceVersion() == "" { // it is not known whether the patch changes anything, as that of server-side apply may not
-		return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...)
-	}
-	return c.write(obj, content, func() error { return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...) })
-}
-
-// Delete implements client.Client. What the client creates after it has deleted the object itself is no repair.
-func (c *repairClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	err := c.Client.Delete(ctx, obj, opts...)
-	if o, known := c.objectOf(obj); err == nil && known {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.last, o)
-	}
-	return err
-}
-
-// objectOf names an object; it is not known if the API server chooses the name.
-func (c *repairClient) objectOf(obj client.Object) (o repair.Object, known bool) {
-	kind, err := c.GroupVersionKindFor(obj)
-	return repair.Object{
-		GroupKind: kind.GroupKind(), NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()},
-	}, err == nil && obj.GetName() != ""
-}
-
-// write sends a write, unless it is delayed.
-func (c *repairClient) write(obj client.Object, content []byte, send func() error) error {
-	o, known := c.objectOf(obj)
-	if !known {
-		return send()
-	}
-	version, hash := obj.GetResourceVersion(), maphash.Bytes(c.seed, slices.Concat(withoutTimes(content), []byte(obj.GetUID())))
-	undo := func() {}
-	if c.isRepeated(o, hash) {
-		taken, due := c.backoff.Take(o, false)
-		if taken == nil {
-			delayedCount.WithLabelValues(o.Group, o.Kind).Inc()
-			return &repair.BackoffError{Object: o, Until: due}
-		}
-		undo = taken
-	}
-	if err := send(); err != nil {
-		undo()
-		return err
-	}
-	if obj.GetResourceVersion() == version {
-		undo() // nothing has changed
-	}
-	c.remember(o, hash)
-	return nil
+func (w *writes) hash(content []byte, uid types.UID) uint64 {
+	return maphash.Bytes(w.seed, slices.Concat(content, []byte(uid)))
 }
 
 // isRepeated reports whether a write is that which was made last.
-func (c *repairClient) isRepeated(o repair.Object, content uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, written := c.last[o]
-	return written && last.content == content && c.clock.Since(last.at) < rememberFor
+func (w *writes) isRepeated(o repair.Object, content uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, written := w.last[o]
+	return written && last.content == content && w.clock.Since(last.at) < rememberFor
 }
 
-func (c *repairClient) remember(o repair.Object, content uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.clock.Now()
-	c.last[o] = write{content, now}
-	if now.Sub(c.swept) < rememberFor {
+func (w *writes) remember(o repair.Object, content uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.clock.Now()
+	w.last[o] = write{content, now}
+	if now.Sub(w.swept) < rememberFor {
 		return
 	}
-	c.swept = now
-	for o, w := range c.last {
-		if now.Sub(w.at) >= rememberFor {
-			delete(c.last, o)
+	w.swept = now
+	for o, written := range w.last {
+		if now.Sub(written.at) >= rememberFor {
+			delete(w.last, o)
 		}
 	}
+}
+
+func (w *writes) forget(o repair.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.last, o)
 }
 
 // withoutTimes is content without what each write of an object changes: its version, and when it is written.

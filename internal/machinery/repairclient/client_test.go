@@ -29,7 +29,8 @@ type fixture struct {
 }
 
 func newFixture() *fixture {
-	f := &fixture{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), rival: fake.NewClientBuilder().Build()}
+	f := &fixture{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
+		rival: fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build()}
 	f.repairClient = newClient(f.rival, f.clock)
 	return f
 }
@@ -229,8 +230,8 @@ func TestEndOfDispute(t *testing.T) {
 	}
 	f.clock.SetTime(f.clock.Now().Add(rememberFor))
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "other"}}
-	if err := f.Create(ctx, other); err != nil || len(f.last) != 1 {
-		t.Errorf("%v; remembered: %v", err, f.last)
+	if err := f.Create(ctx, other); err != nil || len(f.objects.last) != 1 {
+		t.Errorf("%v; remembered: %v", err, f.objects.last)
 	}
 	for range 3 * repair.AtOnceByControllers {
 		if err := f.Create(ctx, other.DeepCopy()); errors.As(err, new(*repair.BackoffError)) || err == nil {
