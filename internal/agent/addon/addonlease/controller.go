@@ -27,6 +27,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/agent/addon/single"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
@@ -74,11 +75,14 @@ type Controller struct {
 
 type leases = single.Objects[*coordinationv1.Lease]
 
-// renewal is the renewTime of a lease, and when the controller saw it. The clocks of the agents of add-ons need not agree with
-// this one, so what counts is when renewals are seen.
+// renewal is the renewTime of a lease in one of its versions, and when the controller saw it. The clocks of the agents of add-ons need not
+// agree with this one, so what counts is when renewals are seen.
 type renewal struct {
 	lease         types.UID
+	version       string
 	renewed, seen time.Time
+	// latest is the latest renewTime so far.
+	latest time.Time
 }
 
 // Register adds the controller to the manager.
@@ -259,14 +263,25 @@ func (c *Controller) observe(owner types.NamespacedName, lease *coordinationv1.L
 	if lease.Spec.RenewTime != nil {
 		renewed = lease.Spec.RenewTime.Time
 	}
-	before := c.seen[owner]
-	again := before.lease == lease.UID
-	switch {
+	last, next := c.seen[owner], renewal{lease: lease.UID, version: lease.ResourceVersion, renewed: renewed, seen: now, latest: renewed}
+	switch again := last.lease == lease.UID; {
 	case !again && renewed.Before(now):
-		before = renewal{lease: lease.UID, renewed: renewed, seen: renewed}
-	case !again || renewed.After(before.renewed):
-		before = renewal{lease: lease.UID, renewed: renewed, seen: now}
+		next.seen = renewed
+	case again && !last.isFollowedBy(next):
+		next = last
+	case again && last.latest.After(renewed):
+		next.latest = last.latest
 	}
-	c.seen[owner] = before
-	return before.seen
+	c.seen[owner] = next
+	return next.seen
+}
+
+// isFollowedBy reports whether a lease was renewed. Any other renewTime counts: the clock by which it is renewed may have been set back. A
+// watch that is behind shows earlier versions, of which only a renewTime counts that is later than all before, as when the cluster was
+// restored.
+func (r renewal) isFollowedBy(next renewal) bool {
+	if tracker.IsOlder(next.version, r.version) {
+		return next.renewed.After(r.latest)
+	}
+	return !next.renewed.Equal(r.renewed)
 }

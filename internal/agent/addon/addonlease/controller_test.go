@@ -93,30 +93,44 @@ func TestRenewalsCountWhenTheyAreSeen(t *testing.T) {
 	}
 }
 
-// RG-63: renewals count, whatever the clock of the agent says. What is seen twice is no renewal.
+// RG-63: renewals count, whatever the clock of the agent says. What is seen twice is no renewal, nor is what a watch shows that is behind.
 func TestClocksNeedNotAgree(t *testing.T) {
 	t.Parallel()
-	c, behind := newController(0), start.Add(-time.Hour)
+	c, behind, ahead := newController(0), start.Add(-time.Hour), start.Add(time.Hour)
+	version := func(version string, renewed time.Time) *coordinationv1.Lease {
+		lease := leaseFor(15, renewed)
+		lease.ResourceVersion = version
+		return lease
+	}
 	steps := []struct {
 		at    time.Duration
 		lease *coordinationv1.Lease
 		want  metav1.ConditionStatus
 	}{
-		{0, leaseFor(15, behind), metav1.ConditionFalse},
-		{time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
-		{45 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionTrue},
-		{46 * time.Second, leaseFor(15, behind.Add(time.Second)), metav1.ConditionFalse},
-		{47 * time.Second, leaseFor(15, behind), metav1.ConditionFalse}, // further behind
-		{48 * time.Second, leaseFor(15, behind.Add(2*time.Second)), metav1.ConditionTrue},
+		{0, version("90", behind), metav1.ConditionFalse},
+		{time.Second, version("91", behind.Add(time.Second)), metav1.ConditionTrue},
+		{45 * time.Second, version("91", behind.Add(time.Second)), metav1.ConditionTrue},
+		{46 * time.Second, version("91", behind.Add(time.Second)), metav1.ConditionFalse},
+		{47 * time.Second, version("90", behind), metav1.ConditionFalse}, // the watch is behind
+		{48 * time.Second, version("92", ahead), metav1.ConditionTrue},
+		{95 * time.Second, version("92", ahead), metav1.ConditionFalse},
+		{96 * time.Second, version("100", behind), metav1.ConditionTrue}, // the clock is set back
+		{140 * time.Second, version("100", behind), metav1.ConditionTrue},
+		{141 * time.Second, version("100", behind), metav1.ConditionFalse},
+		{142 * time.Second, version("92", ahead), metav1.ConditionFalse}, // the watch is behind
+		{143 * time.Second, version("100", behind), metav1.ConditionFalse},
+		{144 * time.Second, version("101", behind.Add(time.Second)), metav1.ConditionTrue},
+		{190 * time.Second, version("12", ahead.Add(time.Second)), metav1.ConditionTrue}, // the cluster is restored
+		{236 * time.Second, version("13", ahead), metav1.ConditionTrue},
 	}
 	for _, step := range steps {
 		if cond, _ := c.conditionOf("hello", owner, step.lease, true, start.Add(step.at)); cond.Status != step.want {
 			t.Errorf("after %s: %+v, want %s", step.at, cond, step.want)
 		}
 	}
-	another := leaseFor(15, start.Add(40*time.Second))
+	another := leaseFor(15, start.Add(220*time.Second))
 	another.UID = "2"
-	if cond, end := c.conditionOf("hello", owner, another, true, start.Add(49*time.Second)); !end.Equal(start.Add(85 * time.Second)) {
+	if cond, end := c.conditionOf("hello", owner, another, true, start.Add(237*time.Second)); !end.Equal(start.Add(265 * time.Second)) {
 		t.Errorf("a lease that was created again is %+v until %s", cond, end)
 	}
 	if cond, _ := c.conditionOf("hello", owner, nil, false, start); cond.Status != metav1.ConditionUnknown ||
