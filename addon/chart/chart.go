@@ -86,8 +86,9 @@ func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.file
 // objects without a namespace get the namespace of the release. Render knows whether a kind is namespaced for the kinds of Kubernetes
 // and those that the chart defines; templates of other kinds have to set the namespace.
 //
-// Helm's install hooks become ordinary objects, and its pre-delete hooks become pre-delete hooks of the add-on. All other hooks, such
-// as tests, are omitted. Render fails, naming the file, if a template fails or its output is not an object.
+// Helm's install hooks become ordinary objects, and its pre-delete hooks become pre-delete hooks of the add-on. A Job or Pod that is both
+// runs twice: the second one has the suffix -pre-delete. All other hooks, such as tests, are omitted. Render fails, naming the file, if a
+// template fails or its output is not an object.
 func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
 	parsed, err := c.parse()
 	if err != nil {
@@ -115,7 +116,9 @@ func (c *Chart) Render(installation addon.Installation, given values.Values) ([]
 		}
 		objects = append(objects, found...)
 	}
-	objects = slices.DeleteFunc(objects, isLeftOut)
+	if objects, err = atTheirTimes(objects); err != nil {
+		return nil, fmt.Errorf("render the chart %s: %w", parsed.Name(), err)
+	}
 	setNamespaces(objects, installation.Namespace())
 	for _, object := range objects {
 		if c.TrimCRDDescriptions && isDefinition(object) {

@@ -72,6 +72,41 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// AF-15, AF-18: what Helm runs after the installation and before the deletion runs twice, and what does not run is there at both times.
+func TestHooksForTwoTimes(t *testing.T) {
+	t.Parallel()
+	hook := func(apiVersion, kind, name, times string) string {
+		return fmt.Sprintf("---\n{apiVersion: %s, kind: %s, metadata: {name: %s, annotations: {helm.sh/hook: %q}}}\n", apiVersion, kind, name, times)
+	}
+	c, err := chart.Load(fstest.MapFS{
+		"Chart.yaml": {Data: []byte("{apiVersion: v2, name: hello, version: 0.1.0}")},
+		"templates/a.yaml": {Data: []byte(hook("batch/v1", "Job", "both", "post-install,post-upgrade,pre-delete") +
+			hook("v1", "Pod", "pod", "pre-delete, pre-install") + hook("v1", "ServiceAccount", "account", "pre-install,pre-delete") +
+			hook("batch/v1", "Job", "first", "pre-install") + hook("batch/v1", "Job", "last", "pre-delete") +
+			hook("example.com/v1", "Job", "other", "pre-install,pre-delete") + hook("batch/v1", "Job", "never", "post-upgrade"))},
+	}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := c.Render(addontest.Installation("cluster1", "hello"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, object := range objects {
+		name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+		if _, preDelete := object.GetAnnotations()["addon.open-cluster-management.io/addon-pre-delete"]; preDelete {
+			name += ", before the deletion"
+		}
+		got = append(got, name)
+	}
+	want := []string{"Job both", "Job both-pre-delete, before the deletion", "Pod pod", "Pod pod-pre-delete, before the deletion",
+		"ServiceAccount account", "Job first", "Job last, before the deletion", "Job other"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // AF-18: a chart decides by values which of those it depends on are there, on each cluster again.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
@@ -234,6 +269,9 @@ func TestErrors(t *testing.T) {
 		{name: "no object", files: broken("a: b"),
 			want: "render the chart broken: broken/templates/a.yaml, document 1: it is no object of Kubernetes"},
 		{name: "missing value", files: broken("a: {{ .Values.a.b }}"), want: "render the chart broken: "},
+		{name: "hook for two times", files: broken("{apiVersion: batch/v1, kind: Job, metadata: {name: " + strings.Repeat("a", 53) +
+			", annotations: {helm.sh/hook: 'post-install,pre-delete'}}}"), want: `(helm.sh/hook="post-install,pre-delete"), so the add-on has it again as "` +
+			strings.Repeat("a", 53) + `-pre-delete": choose a name of no more than 52 characters`},
 		{name: "missing value, strict", files: broken("a: {{ .Values.a }}"), strict: true, want: `render the chart broken: `},
 	} {
 		t.Run(test.name, func(t *testing.T) {

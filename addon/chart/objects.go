@@ -1,7 +1,7 @@
 package chart
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,26 +13,73 @@ import (
 // annotationHook is Helm's annotation for objects that are applied at a certain time, apart from the others.
 const annotationHook = "helm.sh/hook"
 
-// isLeftOut reports whether an object is a hook for a time that add-ons do not have. It turns Helm's pre-delete hooks into those of
-// add-ons.
-func isLeftOut(object client.Object) bool {
-	annotations := object.GetAnnotations()
-	text, isHook := annotations[annotationHook]
+// suffixPreDelete is appended to the name of a pre-delete hook that is also there from the installation on.
+const suffixPreDelete = "-pre-delete"
+
+// longestName is that of a Job, whose name is a label of its pods.
+const longestName = 63
+
+// atTheirTimes turns Helm's hooks into what add-ons have: ordinary objects and pre-delete hooks. Hooks for other times are left out. A Job
+// or a Pod for both times runs at both, so it is two objects. Objects of other kinds do not run: one is there at both times.
+func atTheirTimes(objects []client.Object) (all []client.Object, err error) {
+	for _, object := range objects {
+		installed, preDelete := timesOf(object)
+		if installed {
+			all = append(all, object)
+		}
+		switch {
+		case preDelete && !installed:
+			all = append(all, asPreDelete(object))
+		case preDelete && runs(object):
+			again, err := another(object)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, asPreDelete(again))
+		}
+	}
+	return all, nil
+}
+
+// timesOf reports whether an object is there from the installation on, as all are that are no hooks, and whether it is a pre-delete hook.
+func timesOf(object client.Object) (installed, preDelete bool) {
+	text, isHook := object.GetAnnotations()[annotationHook]
 	if !isHook {
-		return false
+		return true, false
 	}
-	moments := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
-	if slices.ContainsFunc(moments, func(moment string) bool {
-		return moment == "pre-install" || moment == "post-install" || moment == "crd-install"
-	}) {
-		return false
+	for _, moment := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		installed = installed || moment == "pre-install" || moment == "post-install" || moment == "crd-install"
+		preDelete = preDelete || moment == "pre-delete"
 	}
-	if !slices.Contains(moments, "pre-delete") {
-		return true
-	}
+	return installed, preDelete
+}
+
+func asPreDelete(object client.Object) client.Object {
+	annotations := object.GetAnnotations()
 	annotations[fleet.AnnotationAddOnPreDelete] = ""
 	object.SetAnnotations(annotations)
-	return false
+	return object
+}
+
+func runs(object client.Object) bool {
+	kind := object.GetObjectKind().GroupVersionKind().GroupKind().String()
+	return kind == "Job.batch" || kind == "Pod"
+}
+
+// another is a copy of a hook, with a name of its own.
+func another(object client.Object) (client.Object, error) {
+	kind, name := object.GetObjectKind().GroupVersionKind().Kind, object.GetName()+suffixPreDelete
+	if len(name) > longestName {
+		return nil, fmt.Errorf("the %s %q is a hook for the installation and for the deletion (%s=%q), so the add-on has it again as %q: choose a "+
+			"name of no more than %d characters", kind, object.GetName(), annotationHook, object.GetAnnotations()[annotationHook], name,
+			longestName-len(suffixPreDelete))
+	}
+	again, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("the %s %q is no object of Kubernetes", kind, object.GetName())
+	}
+	again.SetName(name)
+	return again, nil
 }
 
 func isDefinition(object client.Object) bool {
