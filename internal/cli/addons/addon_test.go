@@ -307,7 +307,11 @@ func TestAddOnEnable(t *testing.T) {
 func TestAddOnDisable(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHubWithClusters(t)
-	h.PutCatalogue(t, "hello", func(a *addonv1alpha1.ClusterManagementAddOn) { a.Spec.InstallStrategy.Type = "Placements" })
+	h.PutCatalogue(t, "hello", func(a *addonv1alpha1.ClusterManagementAddOn) {
+		a.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: "Placements",
+			Placements: []addonv1beta1.PlacementStrategy{{PlacementRef: addonv1beta1.PlacementRef{Namespace: "team-a", Name: "everywhere"}}}}
+	})
+	h.PutCatalogue(t, "idle", func(a *addonv1alpha1.ClusterManagementAddOn) { a.Spec.InstallStrategy.Type = "Placements" })
 	h.PutAddOn(t, "cluster1", "hello")
 	h.PutAddOn(t, "cluster1", "orphan")
 	h.Run(t, "", "addon", "disable", "--names", "hello", "--clusters", "cluster1", "--dry-run").Succeeds(t,
@@ -316,6 +320,9 @@ func TestAddOnDisable(t *testing.T) {
 	got.Succeeds(t, "Undeploying hello add-on in managed cluster: cluster1.\nhello add-on not found in managed cluster: cluster2.\nUndeploying orphan add-on in managed cluster: cluster1.\n")
 	if !strings.Contains(got.ErrOut, "placements deploy add-on hello") {
 		t.Errorf("nothing says that it comes back: %s", got.ErrOut)
+	}
+	if got := h.Run(t, "", "addon", "disable", "--names", "idle", "--clusters", "cluster1"); strings.Contains(got.ErrOut, "placements deploy") {
+		t.Errorf("without a placement, it says that it comes back: %s", got.ErrOut)
 	}
 	h.PutPlacement(t, "team-a", "everywhere", "cluster1")
 	h.Follow(t, got, "get placements").Succeeds(t, "everywhere", "cluster1")

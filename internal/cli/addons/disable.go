@@ -88,7 +88,7 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 	return nil
 }
 
-// warnReinstalled points out that a placement deploys the add-on again. One that the hub does not offer and no cluster has is misspelt.
+// warnReinstalled points out that a placement deploys the add-on again, if the add-on has any. One that the hub does not offer and no cluster has is misspelt.
 func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, name string) error {
 	offered, err := catalogueAddOn(ctx, hub, name)
 	if apierrors.IsNotFound(err) {
@@ -106,7 +106,8 @@ func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, nam
 	if err != nil {
 		return err
 	}
-	if offered.Spec.InstallStrategy.Type == addonv1beta1.InstallStrategyPlacements {
+	strategy := offered.Spec.InstallStrategy
+	if strategy.Type == addonv1beta1.InstallStrategyPlacements && len(strategy.Placements) > 0 {
 		f.Note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
 	}
 	return nil
