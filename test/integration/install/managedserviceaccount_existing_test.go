@@ -13,11 +13,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -25,7 +27,8 @@ import (
 )
 
 // MS-06 MS-08 HC-09: Helm installs managed service accounts on a hub in an existing cluster, after the agent. The manager runs as the chart
-// says, and may do no more. Tokens get to the hub, rights to the cluster, and all goes with the chart.
+// says, and may do no more. Tokens get to the hub, rights to the cluster, and all goes with the chart. Upgrades take the add-on off all
+// clusters, enable it on one, and keep it there when it is enabled on all again.
 func TestManagedServiceAccountChart(t *testing.T) {
 	t.Parallel()
 	const cluster, namespace = "msachart", "open-cluster-management-addon"
@@ -48,9 +51,17 @@ func TestManagedServiceAccountChart(t *testing.T) {
 
 	place := cluster + "-accounts"
 	chart := helm{cluster: existing, namespace: namespace}
+	upgrade := func(values string) {
+		t.Helper()
+		chart.upgrade(t, "managed-serviceaccount", chartOf(t, "managed-serviceaccount"), values)
+	}
 	chart.install(t, "managed-serviceaccount", chartOf(t, "managed-serviceaccount"), "")
 	startManager(t, existing, namespace, "managed-serviceaccount-addon-manager", "open-cluster-management:managed-serviceaccount")
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount"}}
+	framework.AwaitObject(t, h, addOn, func(*addonv1beta1.ManagedClusterAddOn) error { return nil })
+	upgrade("agentInstallAll: false")
+	framework.AwaitGone(t, h, addOn.DeepCopy())
+	upgrade("{agentInstallAll: false, targetCluster: " + cluster + "}")
 	framework.AwaitObject(t, h, addOn, func(*addonv1beta1.ManagedClusterAddOn) error { return nil })
 	framework.MergePatch(t, h, addOn, `{"metadata":{"annotations":{"`+fleet.AnnotationInstallNamespace+`":"`+place+`"}}}`)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount-addon-agent"}}
@@ -86,10 +97,24 @@ func TestManagedServiceAccountChart(t *testing.T) {
 	}
 	framework.AwaitGone(t, h, secret)
 	framework.AwaitTokenRefused(t, secret)
+	onOne := addOn.UID
+	upgrade("")
+	placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "managed-serviceaccount"}}
+	framework.AwaitObject(t, h, placement, func(p *clusterv1beta1.Placement) error {
+		satisfied := meta.FindStatusCondition(p.Status.Conditions, fleet.ConditionPlacementSatisfied)
+		if satisfied == nil || satisfied.ObservedGeneration != p.Generation {
+			return fmt.Errorf("generation %d, condition %+v", p.Generation, satisfied)
+		}
+		return nil
+	})
 	left := framework.ManagedServiceAccount(cluster, "left", time.Hour)
 	framework.Create(t, h, left)
 	there := framework.AwaitObject(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "left"}},
 		func(*corev1.ServiceAccount) error { return nil })
+	framework.Get(t, h, client.ObjectKeyFromObject(addOn), addOn)
+	if addOn.UID != onOne || addOn.DeletionTimestamp != nil {
+		t.Error("the add-on of one cluster is another one when it is enabled on all")
+	}
 	chart.uninstall(t, "managed-serviceaccount")
 	framework.AwaitGone(t, h, addOn)
 	framework.AwaitGone(t, h, binding)

@@ -286,6 +286,12 @@ func TestNotInstalled(t *testing.T) {
 	h.clock.Step(time.Minute)
 	h.reconcile(t)
 	h.wantInstalled(t, "manual again", "c1")
+	edit(func() {
+		entry.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements}
+	})
+	h.clock.Step(time.Second)
+	h.reconcile(t)
+	h.wantInstalled(t, "no placements", "")
 }
 
 // "The same check wherever a cluster name in an object becomes a namespace to write to": a decision that names a cluster of others, in a
