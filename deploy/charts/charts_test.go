@@ -102,6 +102,7 @@ func TestSchema(t *testing.T) {
 		{"cluster-manager", "replicaCount: many", "at '/replicaCount': got string, want integer"},
 		{"cluster-manager", "images: {registy: r}", "additional properties 'registy' not allowed"},
 		{"cluster-manager", "images: {tag: 1.3}", "at '/images/tag': got number, want string"},
+		{"cluster-manager", "bootstrapTokenSecret: ocmhub.a", "at '/bootstrapTokenSecret': 'ocmhub.a' does not match pattern"},
 		{"cluster-manager", "clusterManager: {mode: hosted}", "at '/clusterManager/mode': value must be one of 'Default', 'Hosted'"},
 		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGate: []}}", "additional properties 'featureGate' not allowed"},
 		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGates: [{feature: A, mode: On}]}}",

@@ -2,6 +2,8 @@ package charts
 
 import (
 	"context"
+	"encoding/base64"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,8 +40,11 @@ func (l lookup) Namespace(namespace string) dynamic.ResourceInterface {
 	return l
 }
 
-// Get is called by Helm.
+// Get is called by Helm. Every cluster has the namespace kube-system.
 func (l lookup) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if l.apiVersion == "v1" && l.kind == "Namespace" && name == metav1.NamespaceSystem {
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}, nil
+	}
 	at := slices.IndexFunc(l.all, func(o unstructured.Unstructured) bool {
 		return o.GetAPIVersion() == l.apiVersion && o.GetKind() == l.kind && o.GetNamespace() == l.namespace && o.GetName() == name
 	})
@@ -58,6 +63,56 @@ func ofRelease(t *testing.T, name, namespace, object string) unstructured.Unstru
 }
 
 const resourcePolicy = "helm.sh/resource-policy"
+
+// HC-03: the bootstrap token that is there stays, unless the values give one.
+func TestBootstrapToken(t *testing.T) {
+	t.Parallel()
+	const there, given, name = "there56789abcdef", "given56789abcdef", "kube-system/bootstrap-token-ocmhub"
+	secret := existing(parse(t, "secret", "{apiVersion: v1, kind: Secret, metadata: {namespace: kube-system, name: bootstrap-token-ocmhub}, "+
+		"data: {token-secret: "+base64.StdEncoding.EncodeToString([]byte(there))+"}}"))
+	for values, want := range map[string]string{
+		"createBootstrapToken: true": there, "{createBootstrapToken: true, bootstrapTokenSecret: " + given + "}": given,
+	} {
+		release := install("cluster-manager", values)
+		release.there = secret
+		if got := string(get[corev1.Secret](t, release.objects(t), "Secret/"+name).Data["token-secret"]); got != want {
+			t.Errorf("%s: the token is %q, want %q", values, got, want)
+		}
+	}
+}
+
+// HC-03 SC-24: without access to the cluster, a chart cannot see what it has made at random before, so it makes nothing at random: that
+// would replace the token that clusters join with, or the CA that agents trust.
+func TestWithoutCluster(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ chart, values, refused string }{
+		{"cluster-manager", "createBootstrapToken: true", "createBootstrapToken: true: without access to the cluster, as in `helm template` " +
+			"and Argo CD, the token would be another one each time: set bootstrapTokenSecret to 16 lower-case letters and digits"},
+		{"cluster-manager", "{createBootstrapToken: true, bootstrapTokenSecret: 0123456789abcdef}", ""},
+		{"cluster-manager", "createBootstrapSA: true", ""},
+		{"capstan-hub", "apiserver: {generateCA: true}", "apiserver.generateCA: true: without access to the cluster, as in `helm template` and " +
+			"Argo CD, the CA would be another one each time, which no agent trusts: set apiserver.ca and apiserver.cakey"},
+		{"capstan-hub", "apiserver: {generateCA: true, ca: CERT, cakey: KEY}", ""},
+		{"capstan-hub", "", ""},
+		{"cluster-gateway-addon-manager", "manualSecretManagement: false", ""},
+		{"cluster-proxy", "", ""},
+		{"klusterlet", "bootstrapHubKubeConfig: k", ""},
+		{"managed-serviceaccount", "", ""},
+		{"resource-usage-collect-addon", "", ""},
+	} {
+		release := install(test.chart, test.values)
+		release.offline = true
+		if test.refused != "" {
+			if got := release.fails(t); !strings.Contains(got, test.refused) {
+				t.Errorf("chart %s with %s fails with %q, want %q", test.chart, test.values, got, test.refused)
+			}
+			continue
+		}
+		if first, second := release.objects(t), release.objects(t); !reflect.DeepEqual(first, second) {
+			t.Errorf("chart %s with %s differs each time: %v and %v", test.chart, test.values, first, second)
+		}
+	}
+}
 
 // HC-06: the PriorityClass and the namespace of agents stay with them when the chart is uninstalled, and are left to whoever has them.
 func TestWhatAgentsNeedStays(t *testing.T) {

@@ -49,8 +49,10 @@ type installation struct {
 	chart, release, namespace string
 	// values is a values file.
 	values string
-	// there is what Helm finds in the cluster.
+	// there is what Helm finds in the cluster, beside the namespace kube-system.
 	there existing
+	// offline is without access to a cluster, as `helm template` renders, and Argo CD by it.
+	offline bool
 }
 
 // install returns what an administrator installs who follows the documentation.
@@ -84,7 +86,7 @@ func (i installation) files(t *testing.T) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := engine.RenderWithClientProvider(chart, complete, i.there)
+	rendered, err := i.render(chart, complete)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +95,13 @@ func (i installation) files(t *testing.T) (map[string]string, error) {
 		files[strings.TrimPrefix(name, chart.Name()+"/templates/")] = content
 	}
 	return files, nil
+}
+
+func (i installation) render(chart *chartv2.Chart, values common.Values) (map[string]string, error) {
+	if i.offline {
+		return engine.Render(chart, values)
+	}
+	return engine.RenderWithClientProvider(chart, values, i.there)
 }
 
 // objects returns what is installed, in the order of the files.

@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"cmp"
 	"crypto/rand"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type clusterManagerValues struct {
 	values
 
 	CreateBootstrapToken bool           `json:"createBootstrapToken"`
+	BootstrapTokenSecret string         `json:"bootstrapTokenSecret"`
 	CreateBootstrapSA    bool           `json:"createBootstrapSA"`
 	ClusterManager       clusterManager `json:"clusterManager"`
 }
@@ -94,7 +96,7 @@ func (v *clusterManagerValues) bootstrap() []object {
 			secret(metadata(operator, "kube-system", fleet.SecretBootstrapToken), "bootstrap.kubernetes.io/token", map[string]string{
 				"description":                    "The token with which clusters join the hub",
 				"token-id":                       bootstrapToken,
-				"token-secret":                   strings.ToLower(rand.Text()[:16]),
+				"token-secret":                   cmp.Or(v.BootstrapTokenSecret, strings.ToLower(rand.Text()[:16])),
 				"usage-bootstrap-authentication": "true",
 				"usage-bootstrap-signing":        "true",
 				"auth-extra-groups":              fleet.GroupBootstrap,
