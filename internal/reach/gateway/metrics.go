@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -33,6 +36,43 @@ var (
 
 func init() { metrics.Registry.MustRegister(requestsByResource, requestsByCluster, requestDuration) }
 
+const (
+	// other is the value of labels in place of what has no series of its own.
+	other = "other"
+	// maxResources is how many resources have series of their own. Clusters decide which they have, and each takes memory of the hub.
+	maxResources = 500
+)
+
+// resourceNames are the resources that have series of their own: the first ones that clusters have answered requests about.
+type resourceNames struct {
+	mu    sync.Mutex
+	known sets.Set[string]
+}
+
+var resources = resourceNames{known: sets.New[string]()}
+
+// label returns the value of the label for a resource, whose name is a DNS label. Requests that are not about a resource have an empty one.
+func (n *resourceNames) label(resource string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case resource == "" || n.known.Has(resource):
+		return resource
+	case n.known.Len() >= maxResources || len(validation.IsDNS1123Label(resource)) > 0:
+		return other
+	}
+	n.known.Insert(resource)
+	return resource
+}
+
+// codeLabel returns the value of the label for the status of an answer. A cluster could answer with hundreds that mean nothing.
+func codeLabel(status int) string {
+	if http.StatusText(status) == "" {
+		return other
+	}
+	return strconv.Itoa(status)
+}
+
 // forgetRequests ends the series of a cluster that is gone.
 func forgetRequests(cluster string) {
 	requestsByCluster.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
@@ -49,15 +89,15 @@ type observedWriter struct {
 
 var _ responsewriter.UserProvidedDecorator = &observedWriter{}
 
-// observe counts. What callers call a resource counts as one only if the cluster has it, for each label takes memory.
+// observe counts. What callers call a resource counts as one only if the cluster says that it has it, for each label takes memory.
 func (w *observedWriter) observe(status int) {
 	if w.observed {
 		return
 	}
 	w.observed = true
-	resource, code := "", strconv.Itoa(status)
+	resource, code := "", codeLabel(status)
 	if status < http.StatusBadRequest {
-		resource = w.about.Resource
+		resource = resources.label(w.about.Resource)
 	}
 	requestsByResource.WithLabelValues(resource, w.about.Verb, code).Inc()
 	if !errors.Is(context.Cause(w.to.ctx), errSecretDeleted) {
