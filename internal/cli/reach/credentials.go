@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -148,7 +149,7 @@ func (f *credentials) accountToken(ctx context.Context, hub *hubapi.Hub, namespa
 	if err := options.CheckClusterName(execInfo+": spec.cluster.config.clusterName", cluster); err != nil {
 		return nil, err
 	}
-	secret, err := readSecret(ctx, hub, namespace, cluster+"-"+f.account)
+	secret, err := readSecret(ctx, hub, namespace, fleet.TokenCopyName(cluster, f.account))
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w\nThe hub copies the token there if ManagedServiceAccount %s in namespace %s has the label %s=%s, and there is a "+
 			"ClusterProfile %s in namespace %s", err, f.account, cluster, fleet.LabelSyncToClusterProfile, fleet.LabelTrue, cluster, namespace)
@@ -156,9 +157,13 @@ func (f *credentials) accountToken(ctx context.Context, hub *hubapi.Hub, namespa
 	if err != nil {
 		return nil, err
 	}
+	if err := f.checkCopy(secret, cluster); err != nil {
+		return nil, err
+	}
 	token := secret.Data[corev1.ServiceAccountTokenKey]
 	if len(token) == 0 {
-		return nil, fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
+		return nil, fmt.Errorf("Secret %s/%s has no key %s: the hub writes it again if you delete the Secret", namespace, secret.Name,
+			corev1.ServiceAccountTokenKey)
 	}
 	status := &clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
 	if end := status.ExpirationTimestamp; end != nil && !f.Clock.Now().Before(end.Time) {
@@ -166,6 +171,22 @@ func (f *credentials) accountToken(ctx context.Context, hub *hubapi.Hub, namespa
 			namespace, secret.Name, end.UTC().Format(time.RFC3339), cluster)
 	}
 	return status, nil
+}
+
+// checkCopy refuses a Secret that has the name of the copy of a token, and is not the one that the hub has made for the cluster.
+func (f *credentials) checkCopy(secret *corev1.Secret, cluster string) error {
+	switch of := fleet.TokenCopyCluster(secret); of {
+	case cluster:
+		return nil
+	case "":
+		return fmt.Errorf("Secret %s/%s is not the copy of the token of ManagedServiceAccount %s of cluster %s, which has the label %s=%s "+
+			"and the owner ClusterProfile %s: delete it, and the hub makes the copy; or give the account another name", secret.Namespace,
+			secret.Name, f.account, cluster, fleet.LabelSyncedFrom, secret.Name, cluster)
+	default:
+		return fmt.Errorf("Secret %s/%s is the copy of the token of ManagedServiceAccount %s of cluster %s, and not of %s of cluster %s: "+
+			"give one of these accounts another name", secret.Namespace, secret.Name,
+			strings.TrimPrefix(secret.Name, fleet.TokenCopyName(of, "")), of, f.account, cluster)
+	}
 }
 
 // hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.

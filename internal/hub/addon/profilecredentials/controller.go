@@ -230,7 +230,7 @@ func (c *Controller) removeOthers(ctx context.Context, account client.ObjectKey,
 	var failed []error
 	for i := range list.Items {
 		secret := &list.Items[i]
-		if clusterOf(secret) != account.Namespace || want[secret.Namespace] != nil {
+		if fleet.TokenCopyCluster(secret) != account.Namespace || want[secret.Namespace] != nil {
 			continue
 		}
 		only := client.Preconditions{UID: &[]types.UID{secret.UID}[0]}
@@ -254,7 +254,7 @@ func (c *Controller) write(ctx context.Context, want *corev1.Secret) error {
 	} else if err != nil {
 		return fmt.Errorf("get Secret %s: %w", key, err)
 	}
-	if clusterOf(secret) != clusterOf(want) {
+	if fleet.TokenCopyCluster(secret) != fleet.TokenCopyCluster(want) {
 		return fmt.Errorf("copy a token to Secret %s: %w", key, errOfAnother)
 	}
 	before := secret.DeepCopy()

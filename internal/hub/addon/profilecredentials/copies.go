@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,11 +13,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-const kindProfile = "ClusterProfile"
-
-// nameOf is that of the copies of the token of an account, whose namespace is the name of its cluster. Accounts of two clusters may have
-// the same, such as b-c of cluster a, and c of cluster a-b: whose a copy is says its owner, the profile of the cluster.
-func nameOf(account client.ObjectKey) string { return account.Namespace + "-" + account.Name }
+// nameOf is that of the copies of the token of an account, whose namespace is the name of its cluster.
+func nameOf(account client.ObjectKey) string {
+	return fleet.TokenCopyName(account.Namespace, account.Name)
+}
 
 // checkName says why there can be no copies of the token of an account.
 func checkName(account client.ObjectKey) error {
@@ -35,7 +33,7 @@ func copyOf(token *corev1.Secret, account client.ObjectKey, profile *multicluste
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: profile.Namespace, Name: nameOf(account), Labels: map[string]string{fleet.LabelSyncedFrom: nameOf(account)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: multiclusterv1alpha1.GroupVersion.String(), Kind: kindProfile,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: multiclusterv1alpha1.GroupVersion.String(), Kind: fleet.KindClusterProfile,
 				Name: profile.Name, UID: profile.UID}},
 		},
 		Type: corev1.SecretTypeOpaque,
@@ -46,23 +44,8 @@ func copyOf(token *corev1.Secret, account client.ObjectKey, profile *multicluste
 	}
 }
 
-// clusterOf is the cluster of a copy: the name of the profile that owns it. It is empty for what is no copy.
-func clusterOf(secret *corev1.Secret) string {
-	if secret.Labels[fleet.LabelSyncedFrom] != secret.Name {
-		return ""
-	}
-	for _, owner := range secret.OwnerReferences {
-		version, err := schema.ParseGroupVersion(owner.APIVersion)
-		if err == nil && version.Group == multiclusterv1alpha1.GroupVersion.Group && owner.Kind == kindProfile &&
-			strings.HasPrefix(secret.Name, owner.Name+"-") {
-			return owner.Name
-		}
-	}
-	return ""
-}
-
 // accountOf is the account of a copy.
 func accountOf(secret *corev1.Secret) (account client.ObjectKey, isCopy bool) {
-	cluster := clusterOf(secret)
-	return client.ObjectKey{Namespace: cluster, Name: strings.TrimPrefix(secret.Name, cluster+"-")}, cluster != ""
+	cluster := fleet.TokenCopyCluster(secret)
+	return client.ObjectKey{Namespace: cluster, Name: strings.TrimPrefix(secret.Name, fleet.TokenCopyName(cluster, ""))}, cluster != ""
 }
