@@ -39,7 +39,8 @@ import (
 // workers is how many permissions are reconciled at once.
 const workers = 5
 
-// retryInterval is when a work is tried again that the hub has forbidden: cluster, rights or quota may change without an event here.
+// retryInterval is when a work is tried again that the hub has forbidden, or in whose place there is another one: cluster, rights or quota
+// may change, and the other work go, without an event here.
 const retryInterval = time.Minute
 
 // ownerKind is that of what the works are owned by.
@@ -118,6 +119,10 @@ func (e waitError) Unwrap() error { return e.error }
 
 func waits(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
 
+// errOfAnother says that the work with the name of a permission is not of it.
+var errOfAnother = errors.New("it is there already, and is not of this ClusterPermission: delete it, or choose another name for the " +
+	"ClusterPermission")
+
 // Reconcile keeps the work of a permission, and reports what the agent says of it and which subjects wait for a user.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	permission := &permissionv1alpha1.ClusterPermission{}
@@ -142,7 +147,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	result := ctrl.Result{}
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) || errors.Is(err, errOfAnother) {
 		result.RequeueAfter = retryInterval
 	}
 	before := permission.DeepCopy()
@@ -222,8 +227,7 @@ func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.C
 	case work == nil:
 		return c.create(ctx, permission, manifests, all.accountNamespace)
 	case !metav1.IsControlledBy(work, permission):
-		return nil, waits("the ManifestWork %s is there already, and is not of this ClusterPermission: delete it, or choose another name "+
-			"for the ClusterPermission", work.Name)
+		return nil, waits("ManifestWork %s: %w", client.ObjectKeyFromObject(work), errOfAnother)
 	case !work.DeletionTimestamp.IsZero():
 		return work, nil // it is made again when it has gone, which is an event
 	case len(manifests) == 0:

@@ -246,6 +246,26 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// A12: once a work of somebody else with the name of the permission has gone, of which there is no event, the rights are brought.
+func TestWorkOfAnother(t *testing.T) {
+	t.Parallel()
+	other := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: theKey.Namespace, Name: theKey.Name}}
+	c, reconcile := newHubThatRefuses(t, func() error { return nil }, other, permission(bound(rbacv1.Subject{Kind: "User", Name: "ann"})))
+	condition, result := reconcile()
+	if result.RequeueAfter != time.Minute || !strings.Contains(condition.Message, "ManifestWork c1/ci-rights: it is there already") {
+		t.Errorf("%+v, tried again after %s", condition, result.RequeueAfter)
+	}
+	if all := manifests(t, c); len(all) > 0 {
+		t.Errorf("the work of somebody else has %q", all)
+	}
+	if err := c.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if condition, result := reconcile(); condition.Reason != "Progressing" || result.RequeueAfter != 0 || len(manifests(t, c)) == 0 {
+		t.Errorf("once it has gone: %+v, tried again after %s", condition, result.RequeueAfter)
+	}
+}
+
 // A12: rights that are taken away go from the cluster, also those of an account that it cannot have, or while it has one that it cannot.
 // Accounts are where they were last while the add-on does not say where they are.
 func TestLeftOut(t *testing.T) {

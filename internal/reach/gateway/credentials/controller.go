@@ -51,6 +51,8 @@ const (
 
 	// validity is that of tokens. The agent renews them long before it ends.
 	validity = 24 * time.Hour
+	// blockedInterval is how often it is checked whether a Secret that somebody else made has gone, for which there is no event.
+	blockedInterval = time.Minute
 
 	workers = 5
 )
@@ -204,17 +206,21 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, c.remove(ctx, req.Namespace)
 	}
 	secret, err := c.provide(ctx, addOn)
-	if err != nil && !errors.As(err, new(*waitError)) {
+	var wait *waitError
+	if err != nil && !errors.As(err, &wait) {
 		return ctrl.Result{}, err
 	}
-	before := addOn.DeepCopy()
+	before, result := addOn.DeepCopy(), ctrl.Result{}
+	if wait != nil {
+		result.RequeueAfter = wait.after
+	}
 	addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeCustomized
-	condition := c.condition(addOn, secret, err)
+	condition := c.condition(addOn, secret, wait)
 	if meta.SetStatusCondition(&addOn.Status.Conditions, condition) {
 		_, err = patch.Status(ctx, c.client, addOn, before)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return result, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, nil
+	return result, nil
 }
 
 // isBuiltIn reports whether this hub is the manager of the add-on.
@@ -231,25 +237,26 @@ func (c *Controller) isBuiltIn(ctx context.Context) (bool, error) {
 // waitError is what somebody else has to do before there is a Secret.
 type waitError struct {
 	reason, message string
+	// after is when it is looked at again; zero leaves it to events.
+	after time.Duration
 }
 
 func (e *waitError) Error() string { return e.message }
 
 func waits(format string, args ...any) error {
-	return &waitError{reasonWaiting, fmt.Sprintf(format, args...)}
+	return &waitError{reason: reasonWaiting, message: fmt.Sprintf(format, args...)}
 }
 
 func refused(format string, args ...any) error {
-	return &waitError{reasonRefused, fmt.Sprintf(format, args...)}
+	return &waitError{reason: reasonRefused, message: fmt.Sprintf(format, args...)}
 }
 
 // condition says what the gateway has found, or why it has nothing to try.
-func (c *Controller) condition(addOn *addonv1beta1.ManagedClusterAddOn, secret *corev1.Secret, err error) metav1.Condition {
+func (c *Controller) condition(addOn *addonv1beta1.ManagedClusterAddOn, secret *corev1.Secret, wait *waitError) metav1.Condition {
 	found := metav1.Condition{
 		Type: fleet.ConditionAvailable, ObservedGeneration: addOn.Generation, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
 	}
-	var wait *waitError
-	if errors.As(err, &wait) {
+	if wait != nil {
 		found.Status, found.Reason, found.Message = metav1.ConditionUnknown, wait.reason, wait.message
 		if wait.reason == reasonRefused {
 			found.Status = metav1.ConditionFalse
@@ -444,8 +451,8 @@ func (c *Controller) create(ctx context.Context, secret *corev1.Secret) (*corev1
 		err = c.secrets.Create(ctx, secret)
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return nil, refused("Secret %s/%s exists without the label %s; delete it", secret.Namespace, secret.Name,
-			gatewayv1alpha1.LabelCredentialType)
+		return nil, &waitError{reason: reasonRefused, after: blockedInterval, message: fmt.Sprintf(
+			"Secret %s/%s exists without the label %s; delete it", secret.Namespace, secret.Name, gatewayv1alpha1.LabelCredentialType)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create Secret %s/%s: %w", secret.Namespace, secret.Name, err)

@@ -1,6 +1,7 @@
 package credentials_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
@@ -152,7 +154,45 @@ func TestReconcile(t *testing.T) { // CG-07
 	}
 }
 
-func newClient(t *testing.T, objects []client.Object) client.Client {
+// CG-07: a Secret without the label, which no watch shows, is looked for until it has gone.
+func TestSecretWithoutLabel(t *testing.T) {
+	t.Parallel()
+	unlabelled := target(nil, nil)
+	api := newClient(t, []client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), unlabelled,
+		token("cluster-gateway", "authentication.open-cluster-management.io/is-managed-serviceaccount")})
+	// As the cache of the controller, it has only Secrets with the label of tokens or of credentials.
+	cached := interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if err == nil && len(o.GetLabels()) == 0 {
+				return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
+			}
+			return err
+		},
+	})
+	controller := credentials.New(api, cached, credentials.Options{Namespace: secretNamespace,
+		Clock: clocktesting.NewFakePassiveClock(time.Now())})
+	reconcile := func(again time.Duration, available string) {
+		t.Helper()
+		result, err := controller.Reconcile(t.Context(),
+			ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "c1", Name: "cluster-gateway"}})
+		if err != nil || result.RequeueAfter != again {
+			t.Errorf("tried again after %s, want %s: %v", result.RequeueAfter, again, err)
+		}
+		if got := availableIn(t, api); !strings.HasPrefix(got, available) {
+			t.Errorf("Available %q, want %q", got, available)
+		}
+	}
+	for range 2 { // also when the condition stays the same
+		reconcile(time.Minute, "False CredentialNotWritten Secret credentials/c1 exists without the label")
+	}
+	if err := api.Delete(t.Context(), unlabelled); err != nil {
+		t.Fatal(err)
+	}
+	reconcile(0, "Unknown WaitingForProbe")
+}
+
+func newClient(t *testing.T, objects []client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, addonv1beta1.AddToScheme,
