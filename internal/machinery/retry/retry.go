@@ -14,6 +14,10 @@ const (
 	last  = time.Minute
 )
 
+// LongestTimer is how long a reconcile that waits for a time lets pass before it compares again: timers count neither the time for which
+// a machine was suspended, nor by how much its clock was set.
+const LongestTimer = 5 * time.Minute
+
 // Limiter is for the options of one controller. It waits for a minute at most, where controller-runtime would for up to
 // seventeen: what made something fail, such as a missing right or a Secret that is not watched, passes without an event.
 func Limiter() workqueue.TypedRateLimiter[reconcile.Request] {

@@ -16,10 +16,11 @@ import (
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// reconcileAccount keeps the service account and the token of one ManagedServiceAccount, and reports. It requeues it for when the token
-// is due.
+// reconcileAccount keeps the service account and the token of one ManagedServiceAccount, and reports. It requeues it until the token is
+// due, and makes no requests before that if nothing has changed.
 func (c *Controller) reconcileAccount(ctx context.Context, s *session, name string) (ctrl.Result, error) {
 	owner := &authenticationv1beta1.ManagedServiceAccount{}
 	key := client.ObjectKey{Namespace: c.Cluster, Name: name}
@@ -27,11 +28,19 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 	if apierrors.IsNotFound(err) || err == nil && !owner.DeletionTimestamp.IsZero() {
 		c.mu.Lock()
 		delete(c.renewed, name)
+		delete(c.settled, name)
 		c.mu.Unlock()
 		return ctrl.Result{}, c.removeAccount(ctx, s, name)
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get ManagedServiceAccount %s: %w", key, err)
+	}
+	current, err := c.versionsOf(ctx, s, owner)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if due, waits := c.waits(name, current); waits {
+		return c.until(due), nil
 	}
 	before := owner.DeepCopy()
 	token, renewed, err := c.keep(ctx, s, owner)
@@ -49,7 +58,49 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 	if err := errors.Join(err, client.IgnoreNotFound(failed)); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: max(token.due().Add(afterDue).Sub(c.Clock.Now()), firstRetry)}, nil
+	if renewed == "" && !changed {
+		c.mu.Lock()
+		c.settled[name] = settled{current, token.due()}
+		c.mu.Unlock()
+	}
+	return c.until(token.due()), nil
+}
+
+// settled is what a pass that has changed nothing has found, and until when there is nothing to do if it stays so.
+type settled struct {
+	versions
+	due time.Time
+}
+
+// versions are those of what an account depends on: resource versions of what the caches have, which are empty for what is not there, and
+// the certificate authority of the cluster.
+type versions struct{ owner, secret, account, ca string }
+
+func (c *Controller) versionsOf(ctx context.Context, s *session, owner *authenticationv1beta1.ManagedServiceAccount) (versions, error) {
+	secret, account := &corev1.Secret{}, &corev1.ServiceAccount{}
+	key := client.ObjectKeyFromObject(owner)
+	if err := s.hub.Get(ctx, key, secret); client.IgnoreNotFound(err) != nil {
+		return versions{}, fmt.Errorf("get Secret %s on the hub: %w", key, err)
+	}
+	key.Namespace = s.namespace
+	if err := s.managed.Get(ctx, key, account); client.IgnoreNotFound(err) != nil {
+		return versions{}, fmt.Errorf("get service account %s on the managed cluster: %w", key, err)
+	}
+	ca, _ := c.ca() // keep reports why it cannot be read
+	return versions{owner.ResourceVersion, secret.ResourceVersion, account.ResourceVersion, string(ca)}, nil
+}
+
+// waits reports whether nothing has changed since a pass that has changed nothing, and the token is not due yet.
+func (c *Controller) waits(name string, current versions) (due time.Time, waits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, known := c.settled[name]
+	return last.due, known && last.versions == current && c.Clock.Now().Before(last.due)
+}
+
+// until requeues for when a token is due.
+func (c *Controller) until(due time.Time) ctrl.Result {
+	return ctrl.Result{RequeueAfter: max(min(due.Add(afterDue).Sub(c.Clock.Now()), retry.LongestTimer), firstRetry)}
 }
 
 // retryable reports whether something has changed since the cache was read, of which it learns in a moment.

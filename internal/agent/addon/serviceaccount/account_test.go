@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -23,7 +24,7 @@ import (
 )
 
 // issuing is a managed cluster that issues and takes tokens of ten minutes. It calls issued for each, which says what its clock shows.
-func issuing(t *testing.T, issued func() time.Time) client.Client {
+func issuing(t *testing.T, issued func() time.Time) client.WithWatch {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _, o client.Object, _ ...client.SubResourceCreateOption) error {
@@ -54,6 +55,11 @@ func hubOf(t *testing.T, owner *authenticationv1beta1.ManagedServiceAccount) cli
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(owner).WithStatusSubresource(owner).Build()
 }
 
+// sessionOf is a session whose caches have what there is.
+func sessionOf(c *Controller, hub client.Client) *session {
+	return &session{namespace: place, hub: cached{from: hub}, managed: cached{from: c.managed}}
+}
+
 // MS-03: an agent by whose clock new tokens of the cluster are due at once requests one a minute, and says so all the time.
 func TestTokensOfAClusterWithAnotherClock(t *testing.T) {
 	t.Parallel()
@@ -80,7 +86,8 @@ func TestTokensOfAClusterWithAnotherClock(t *testing.T) {
 				tokens++
 				return clock.Now().Add(-test.ahead)
 			}), "one", "a")
-			c.Uncached, c.Clock, c.Recorder, c.renewed = hub, clock, recorder, map[string]renewal{}
+			c.Uncached, c.Clock, c.Recorder = hub, clock, recorder
+			c.renewed, c.settled = map[string]renewal{}, map[string]settled{}
 			c.ca = func() ([]byte, error) { return []byte("ca"), nil }
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci"}}
 			for i, change := range []func() error{
@@ -99,7 +106,7 @@ func TestTokensOfAClusterWithAnotherClock(t *testing.T) {
 				if err := change(); err != nil {
 					t.Fatal(err)
 				}
-				_, err := c.reconcileAccount(t.Context(), &session{namespace: place, hub: cached{from: hub}}, "ci")
+				_, err := c.reconcileAccount(t.Context(), sessionOf(c, hub), "ci")
 				if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
 					t.Errorf("pass %d: %v", i, err)
 				}
@@ -125,5 +132,78 @@ func TestTokensOfAClusterWithAnotherClock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// MS-03: a token is replaced soon after it is due, though timers stand still while a machine is suspended: it is looked at every few
+// minutes, which takes no requests unless something has changed.
+func TestLooksWithoutRequests(t *testing.T) {
+	t.Parallel()
+	requests, clock, ca := 0, testclock.NewFakeClock(began), "ca"
+	owner := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci", UID: "owner"}}
+	owner.Spec.Rotation.Validity.Duration = 10 * time.Minute
+	hub := hubOf(t, owner)
+	issuer := issuing(t, func() time.Time {
+		requests++
+		return clock.Now()
+	})
+	c := agentOf(interceptor.NewClient(issuer, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, is := o.(*authenticationv1.TokenReview); is {
+				requests++
+			}
+			return c.Create(ctx, o, options...)
+		},
+	}), "one", "a")
+	c.Uncached, c.Clock, c.Recorder = hub, clock, events.NewFakeRecorder(100)
+	c.renewed, c.settled = map[string]renewal{}, map[string]settled{}
+	c.ca = func() ([]byte, error) { return []byte(ca), nil }
+	pass := func() (made int, again time.Duration) {
+		t.Helper()
+		before := requests
+		result, err := c.reconcileAccount(t.Context(), sessionOf(c, hub), "ci")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return requests - before, result.RequeueAfter
+	}
+	onHub, there := metav1.ObjectMeta{Namespace: "c1", Name: "ci"}, metav1.ObjectMeta{Namespace: place, Name: "ci"}
+	annotate := func(api client.Client, o client.Object) {
+		t.Helper()
+		change := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"by":"somebody"}}}`))
+		if err := api.Patch(t.Context(), o, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, change := range map[string]func(){
+		"the ManagedServiceAccount": func() { annotate(hub, &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: onHub}) },
+		"the Secret":                func() { annotate(hub, &corev1.Secret{ObjectMeta: onHub}) },
+		"the service account":       func() { annotate(c.managed, &corev1.ServiceAccount{ObjectMeta: there}) },
+		"the authority":             func() { ca += "-" },
+		"the time":                  func() { clock.Step(8 * time.Minute) },
+		"what the hub reports": func() {
+			change := client.RawPatch(types.MergePatchType, []byte(
+				`{"status":{"conditions":[{"type":"TokenReported","status":"False","reason":"TokenReportFailed","lastTransitionTime":null}]}}`))
+			if err := hub.Status().Patch(t.Context(), &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: onHub}, change); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for range 3 { // each of what it changes is an event
+			pass()
+		}
+		clock.Step(time.Minute)
+		if made, again := pass(); made > 0 || again > 5*time.Minute {
+			t.Errorf("when nothing has changed, %d requests are made, and it is looked at again after %s", made, again)
+		}
+		change()
+		if made, _ := pass(); made == 0 {
+			t.Errorf("when %s has changed, no requests are made", name)
+		}
+		now := &authenticationv1beta1.ManagedServiceAccount{}
+		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(owner), now); err != nil ||
+			!meta.IsStatusConditionTrue(now.Status.Conditions, fleet.ConditionTokenReported) {
+			t.Errorf("when %s has changed, the status is %+v, %v", name, now.Status, err)
+		}
 	}
 }

@@ -87,6 +87,8 @@ type Controller struct {
 	mu sync.Mutex
 	// renewed has the last token of each account that this process has got.
 	renewed map[string]renewal
+	// settled has the accounts about which there is nothing to do until their token is due, unless something changes.
+	settled map[string]settled
 }
 
 // renewal is a token and when, by the clock of the agent, it was issued.
@@ -143,6 +145,7 @@ func newController(o Options) (*Controller, error) {
 		managedSide: side{config: o.Managed, http: transport, scheme: scheme, mapper: mapper},
 		ca:          func() ([]byte, error) { return certificateAuthority(o.Managed) },
 		renewed:     map[string]renewal{},
+		settled:     map[string]settled{},
 	}, nil
 }
 

@@ -60,7 +60,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if left := account.CreationTimestamp.Add(time.Duration(*ttl) * time.Second).Sub(c.clock.Now()); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+		return ctrl.Result{RequeueAfter: min(left, retry.LongestTimer)}, nil
 	}
 	// With the precondition, an account whose time is changed at the last moment is reconciled again instead.
 	unchanged := client.Preconditions{UID: &account.UID, ResourceVersion: &account.ResourceVersion}

@@ -27,10 +27,11 @@ func TestTimeIsOver(t *testing.T) {
 		left  time.Duration
 		gone  bool
 	}{
-		"no end":     {nil, 100 * time.Hour, 0, false},
-		"not yet":    {ptr.To[int32](60), 59 * time.Second, time.Second, false},
-		"now":        {ptr.To[int32](60), time.Minute, 0, true},
-		"long since": {ptr.To[int32](60), time.Hour, 0, true},
+		"no end":      {nil, 100 * time.Hour, 0, false},
+		"long before": {ptr.To[int32](3600), time.Minute, 5 * time.Minute, false},
+		"not yet":     {ptr.To[int32](60), 59 * time.Second, time.Second, false},
+		"now":         {ptr.To[int32](60), time.Minute, 0, true},
+		"long since":  {ptr.To[int32](60), time.Hour, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

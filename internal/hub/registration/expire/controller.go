@@ -69,7 +69,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	if left := c.after - c.clock.Since(cluster.CreationTimestamp.Time); left > 0 {
-		return ctrl.Result{RequeueAfter: left}, nil
+		return ctrl.Result{RequeueAfter: min(left, retry.LongestTimer)}, nil
 	}
 	asks, err := c.asks(ctx, cluster.Name)
 	if err != nil {

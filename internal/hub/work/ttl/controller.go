@@ -78,7 +78,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := c.note(ctx, work, complete, seen); err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{RequeueAfter: left}, nil
+		return ctrl.Result{RequeueAfter: min(left, retry.LongestTimer)}, nil
 	}
 	// With the precondition, a work that is changed at the last moment, for example in its TTL, is reconciled again instead.
 	unchanged := client.Preconditions{UID: &work.UID, ResourceVersion: &work.ResourceVersion}
