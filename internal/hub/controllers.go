@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/hub/addon/template"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
+	"github.com/capstan-io/capstan/internal/hub/addon/tokenreport"
 	"github.com/capstan-io/capstan/internal/hub/gitops"
 	"github.com/capstan-io/capstan/internal/hub/gitops/pull"
 	"github.com/capstan-io/capstan/internal/hub/placement"
@@ -278,11 +279,16 @@ var serviceAccounts = group{name: GroupServiceAccounts, reads: serviceAccountRea
 	{always, func(mgr ctrl.Manager, o Options) error {
 		return clusterpermission.Register(mgr, clusterpermission.Options{Clock: o.Clock})
 	}},
+	{always, registerTokenReport},
 	{gated(featuregates.ManagedServiceAccountEphemeralIdentity), func(mgr ctrl.Manager, o Options) error {
 		return ephemeral.Register(mgr, ephemeral.Options{Clock: o.Clock})
 	}},
 	{gated(featuregates.ClusterProfile), registerProfileCredentials},
 }}
+
+func registerTokenReport(mgr ctrl.Manager, o Options) error {
+	return tokenreport.Register(mgr, tokenreport.Options{Clock: o.Clock})
+}
 
 // gatewayCredentials are the controllers of GroupGatewayCredentials, which the group addon has, too.
 var gatewayCredentials = group{name: GroupGatewayCredentials, reads: reading(managedClusters, managedClusterAddOns, clusterManagementAddOns,
@@ -415,6 +421,7 @@ var groups = []group{
 		{hasServiceAccounts, func(mgr ctrl.Manager, o Options) error {
 			return clusterpermission.Register(mgr, clusterpermission.Options{Clock: o.Clock})
 		}},
+		{hasServiceAccounts, registerTokenReport},
 		{gated(featuregates.ManagedServiceAccountEphemeralIdentity), func(mgr ctrl.Manager, o Options) error {
 			return ephemeral.Register(mgr, ephemeral.Options{Clock: o.Clock})
 		}},

@@ -245,7 +245,7 @@ func TestServiceAccountsElsewhere(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{"addon-clusterpermission-apply", "addon-managedclusteraddon-builtin", "addon-managedserviceaccount-expire",
-		"addon-managedserviceaccount-profile"}
+		"addon-managedserviceaccount-profile", "addon-managedserviceaccount-report"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the process has %v, want %v", names, want)
 	}

@@ -12,9 +12,10 @@ import (
 
 // silent are the controllers that write nothing in the scenario, each with the reason. No fault happens to them.
 var silent = map[string]string{
-	"addon-application-pull":       "the hub has not the kind Application of Argo CD",
-	"addon-applicationset-report":  "the hub has not the kind Application of Argo CD",
-	"work-manifestwork-unattended": "it gives an agent a minute, before it says what a deletion waits for",
+	"addon-application-pull":             "the hub has not the kind Application of Argo CD",
+	"addon-applicationset-report":        "the hub has not the kind Application of Argo CD",
+	"addon-managedserviceaccount-report": "no agent reports tokens that could expire",
+	"work-manifestwork-unattended":       "it gives an agent a minute, before it says what a deletion waits for",
 }
 
 // namedSink is where controllers log. It knows which one does: controller-runtime gives the context of a reconcile a logger with the name.

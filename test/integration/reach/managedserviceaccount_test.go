@@ -153,7 +153,8 @@ func TestManagedServiceAccount(t *testing.T) {
 		Name: "managed-serviceaccount-addon-agent"}})
 }
 
-// MS-04: tokens end also when the add-on is disabled while the agent does not run, in whichever namespace the accounts are.
+// MS-01 MS-04: tokens end also when the add-on is disabled while the agent does not run, in whichever namespace the accounts are, and the
+// hub says at once that they do.
 func TestManagedServiceAccountsDisabledWithoutAgent(t *testing.T) {
 	t.Parallel()
 	const cluster = "msadown"
@@ -162,12 +163,20 @@ func TestManagedServiceAccountsDisabledWithoutAgent(t *testing.T) {
 	addOn, place := enableAccounts(t, cluster)
 	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "ci", time.Hour))
 	secret := awaitToken(t, cluster, "ci")
+	ci := framework.ManagedServiceAccount(cluster, "ci", 0)
+	framework.AwaitObject(t, h, ci, func(a *authenticationv1beta1.ManagedServiceAccount) error {
+		if !meta.IsStatusConditionTrue(a.Status.Conditions, "TokenReported") {
+			return fmt.Errorf("status %+v", a.Status)
+		}
+		return nil
+	})
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
+	awaitAccount(t, cluster, "ci", "managed-serviceaccount is not enabled on cluster "+cluster)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
