@@ -294,7 +294,11 @@ func (c *Controller) provide(ctx context.Context, addOn *addonv1beta1.ManagedClu
 		return nil, err
 	}
 	if configuration.Spec.SecretManagement.Type == proxyv1alpha1.SecretManagementManual {
-		return c.manual(ctx, cluster.Name)
+		secret, err := c.manual(ctx, cluster.Name)
+		if failed := c.removeAccounts(ctx, addOn, ""); failed != nil {
+			return nil, failed
+		}
+		return secret, err
 	}
 	token, err := c.token(ctx, addOn, configuration)
 	if err != nil {
@@ -304,7 +308,31 @@ func (c *Controller) provide(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	if err != nil {
 		return nil, err
 	}
-	return c.apply(ctx, want)
+	secret, err := c.apply(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return secret, c.removeAccounts(ctx, addOn, accountOf(configuration))
+}
+
+// removeAccounts deletes the ManagedServiceAccounts that were made for the add-on, except one: they are of an earlier configuration.
+func (c *Controller) removeAccounts(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, except string) error {
+	list := &authenticationv1beta1.ManagedServiceAccountList{}
+	if err := c.client.List(ctx, list, client.InNamespace(addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the ManagedServiceAccounts in namespace %s: %w", addOn.Namespace, err)
+	}
+	for i := range list.Items {
+		account := &list.Items[i]
+		if account.Name == except || !account.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(account, addOn) {
+			continue
+		}
+		former := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: *account.ObjectMeta.DeepCopy()}
+		only := client.Preconditions{UID: &[]types.UID{account.UID}[0]}
+		if err := c.client.Delete(ctx, former, only); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ManagedServiceAccount %s: %w", client.ObjectKeyFromObject(account), err)
+		}
+	}
+	return nil
 }
 
 // configuration returns the one that there is, or the default.
@@ -332,7 +360,7 @@ func accountOf(configuration *proxyv1alpha1.ClusterGatewayConfiguration) string 
 	return AddOn
 }
 
-// manual returns the Secret that a user has made.
+// manual returns the Secret that a user has made, or that is left to users from now on.
 func (c *Controller) manual(ctx context.Context, cluster string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: c.Namespace, Name: cluster}
@@ -342,7 +370,13 @@ func (c *Controller) manual(ctx context.Context, cluster string) (*corev1.Secret
 	} else if err != nil {
 		return nil, fmt.Errorf("get Secret %s: %w", key, err)
 	}
-	return secret, nil
+	if !isOurs(secret) {
+		return secret, nil
+	}
+	before := secret.DeepCopy()
+	delete(secret.Labels, fleet.LabelAddOnName)
+	_, err := patch.Object(ctx, c.secrets, secret, before)
+	return secret, err
 }
 
 // token returns the Secret of the ManagedServiceAccount, which is made if there is none.

@@ -2,6 +2,7 @@ package credentials_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,6 +151,67 @@ func TestReconcile(t *testing.T) { // CG-07
 			}
 			if got := availableIn(t, c); !strings.HasPrefix(got, test.available) || got != "" && test.available == "" {
 				t.Errorf("Available %q, want %q", got, test.available)
+			}
+		})
+	}
+}
+
+// CG-07: what the add-on has made for an earlier configuration goes once the present one has what it needs. With Manual, that is all, and
+// the Secret for the gateway is the user's.
+func TestEarlierConfiguration(t *testing.T) {
+	t.Parallel()
+	const isToken, name = "authentication.open-cluster-management.io/is-managed-serviceaccount", "cluster-gateway"
+	named := configured(proxyv1alpha1.ClusterGatewayConfigurationSpec{SecretManagement: proxyv1alpha1.ClusterGatewaySecretManagement{
+		ManagedServiceAccount: &proxyv1alpha1.SecretManagementManagedServiceAccountSpec{Name: "other"}}})
+	manual := configured(proxyv1alpha1.ClusterGatewayConfigurationSpec{SecretManagement: proxyv1alpha1.ClusterGatewaySecretManagement{
+		Type: proxyv1alpha1.SecretManagementManual}})
+	ours := target(map[string]string{gatewayv1alpha1.LabelCredentialType: "ServiceAccountToken",
+		"open-cluster-management.io/addon-name": name}, nil)
+	for what, test := range map[string]struct {
+		objects  []client.Object
+		accounts string // that there are then
+		secret   string // when the cluster is denied after that
+	}{
+		"the same name":         {[]client.Object{token(name, isToken), ours}, "cluster-gateway mine", ""},
+		"another name":          {[]client.Object{named, token(name, isToken), token("other", isToken), ours}, "mine other", ""},
+		"another name, too new": {[]client.Object{named, token(name, isToken), ours}, "cluster-gateway mine other", ""},
+		"manual":                {[]client.Object{manual, token(name, isToken), ours}, "mine", "Const  old"},
+		"manual, no Secret":     {[]client.Object{manual, token(name, isToken)}, "mine", ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			mine := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "mine"}}
+			former := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, UID: "former",
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(addOn(name),
+					addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn"))}}}
+			c := newClient(t, append(test.objects, cluster(true), entry("true"), addOn(name), mine, former))
+			controller := credentials.New(c, c, credentials.Options{Namespace: secretNamespace,
+				Clock: clocktesting.NewFakePassiveClock(time.Now())})
+			reconcile := func() {
+				t.Helper()
+				if _, err := controller.Reconcile(t.Context(),
+					ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "c1", Name: name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reconcile()
+			list, names := &authenticationv1beta1.ManagedServiceAccountList{}, []string{}
+			if err := c.List(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.Items {
+				names = append(names, list.Items[i].Name)
+			}
+			slices.Sort(names)
+			if got := strings.Join(names, " "); got != test.accounts {
+				t.Errorf("there are the accounts %s, want %s", got, test.accounts)
+			}
+			denied := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`))
+			if err := c.Patch(t.Context(), cluster(true), denied); err != nil {
+				t.Fatal(err)
+			}
+			if reconcile(); secretIn(t, c) != test.secret {
+				t.Errorf("once the cluster is denied, there is the Secret %q, want %q", secretIn(t, c), test.secret)
 			}
 		})
 	}
