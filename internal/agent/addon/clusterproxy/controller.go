@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,20 +23,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/agent/addon/single"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/reach/agentconfig"
-)
-
-// The wait after a report that failed doubles from the first to the last.
-const (
-	firstReportRetry = time.Second
-	lastReportRetry  = time.Minute
 )
 
 // reportTimeout is how long the hub may take for a report. Changes of the rules wait for it, and a hub could have them wait without an end.
@@ -94,10 +87,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return addOn.Name == fleet.AddOnClusterProxy && addOn.Namespace == o.Cluster
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-clusterproxy-tunnel").
-		WithOptions(controller.Options{
-			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstReportRetry, lastReportRetry),
-		}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter()}).
 		WatchesRawSource(source.Kind(o.Hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
 			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{}, isIt)).
 		WatchesRawSource(c.configMaps).
