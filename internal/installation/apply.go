@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -177,12 +178,7 @@ func ownedFields(object *unstructured.Unstructured) string {
 }
 
 func contains(all, some map[string]string) bool {
-	for key, value := range some {
-		if present, ok := all[key]; !ok || present != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(some).Matches(labels.Set(all))
 }
 
 // content is an object of a kind whose changes the API server does not count.

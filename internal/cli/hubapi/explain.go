@@ -222,7 +222,7 @@ func (s Source) trustHint() string {
 
 // NotServed distinguishes a kind that the server does not serve from an object that is not there: it has no words for the former.
 func NotServed(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return apierrors.IsNotFound(err) && apierrors.IsUnexpectedServerError(err)
 }
 
 // IsTimeout reports whether something took longer than it may.

@@ -1,6 +1,8 @@
 package objecthealth
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -114,7 +116,7 @@ func podHealth(o reading) Health {
 	case "Succeeded":
 		return current("the pod has succeeded")
 	case "Failed":
-		return failed("the pod has failed: %s", firstText(o.text("status", "message"), o.text("status", "reason"),
+		return failed("the pod has failed: %s", cmp.Or(o.text("status", "message"), o.text("status", "reason"),
 			"its containers ended with errors"))
 	}
 	if o.condition("Ready").isTrue() {
@@ -123,7 +125,7 @@ func podHealth(o reading) Health {
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
 		for _, container := range o.list("status", list) {
 			if reason := container.text("state", "waiting", "reason"); hopeless[reason] {
-				return failed("the container %s waits: %s", container.text("name"), firstText(container.text("state", "waiting", "message"), reason))
+				return failed("the container %s waits: %s", container.text("name"), cmp.Or(container.text("state", "waiting", "message"), reason))
 			}
 		}
 	}
@@ -137,13 +139,4 @@ func podHealth(o reading) Health {
 var hopeless = map[string]bool{
 	"CrashLoopBackOff": true, "ImagePullBackOff": true, "InvalidImageName": true, "ErrImageNeverPull": true,
 	"CreateContainerConfigError": true, "CreateContainerError": true, "RunContainerError": true,
-}
-
-func firstText(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
