@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +8,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -29,7 +28,7 @@ func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Send
 	if !slices.Contains(approvers(hubNamespace), sender.Name) || csr.Spec.SignerName != fleet.SignerKubeAPIServerClient {
 		return nil
 	}
-	if err := checkFleetIdentity(csr.Spec.Request); err != nil {
+	if err := checkFleetIdentity(csr); err != nil {
 		return apierrors.NewForbidden(certificatesv1.Resource("certificatesigningrequests"), csr.Name, fmt.Errorf(
 			"user %q may approve only identities of agents of clusters and add-ons: %w; if this one is meant to be, let a person approve it",
 			sender.Name, err))
@@ -38,14 +37,10 @@ func ValidateApproval(csr *certificatesv1.CertificateSigningRequest, sender Send
 }
 
 // checkFleetIdentity returns what in the requested subject is not a name that a hub gives to agents.
-func checkFleetIdentity(content []byte) error {
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return errors.New("spec.request is no PEM block")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+func checkFleetIdentity(csr *certificatesv1.CertificateSigningRequest) error {
+	request, err := certrequest.Parse(csr)
 	if err != nil {
-		return fmt.Errorf("spec.request: %w", err)
+		return err
 	}
 	subject := request.Subject
 	if !fleet.IsAgentIdentity(subject.CommonName) {

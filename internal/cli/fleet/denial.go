@@ -2,8 +2,6 @@ package fleet
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"slices"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -39,28 +38,18 @@ func pendingRequestsOf(ctx context.Context, hub *hubapi.Hub, cluster string) (na
 	list := &certificatesv1.CertificateSigningRequestList{}
 	err = hub.Client(joinrequests.Resource).List(ctx, metav1.ListOptions{}, list)
 	for i := range list.Items {
-		if csr := &list.Items[i]; isPending(csr) && isOfCluster(csr, cluster) {
+		if csr := &list.Items[i]; !certrequest.IsDecided(csr) && isOfCluster(csr, cluster) {
 			names = append(names, csr.Name)
 		}
 	}
 	return names, hub.Explain("list certificate requests of cluster "+cluster, err)
 }
 
-func isPending(csr *certificatesv1.CertificateSigningRequest) bool {
-	return !slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
-	})
-}
-
 func isOfCluster(csr *certificatesv1.CertificateSigningRequest, cluster string) bool {
 	if csr.Labels[fleet.LabelClusterName] == cluster || slices.Contains(fleet.ClustersBehind(csr.Spec.Username, csr.Spec.Groups), cluster) {
 		return true
 	}
-	block, _ := pem.Decode(csr.Spec.Request)
-	if block == nil {
-		return false
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := certrequest.Parse(csr)
 	return err == nil && slices.Contains(fleet.ClustersBehind(parsed.Subject.CommonName, parsed.Subject.Organization), cluster)
 }
 
@@ -68,7 +57,7 @@ func isOfCluster(csr *certificatesv1.CertificateSigningRequest, cluster string) 
 func denyRequest(ctx context.Context, hub *hubapi.Hub, name string) error {
 	requests := hub.Client(joinrequests.Resource)
 	err := hubapi.ChangeSubresource(ctx, requests, name, "approval", func(csr *certificatesv1.CertificateSigningRequest) (bool, error) {
-		if !isPending(csr) {
+		if certrequest.IsDecided(csr) {
 			return false, nil
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{

@@ -73,7 +73,7 @@ func (a Agent) AwaitRegistered(ctx context.Context, hub *hubapi.Hub) error {
 // awaitRequest returns once the agent has a pending certificate request, or has made one that is not among the earlier ones.
 func (a Agent) awaitRequest(ctx context.Context, hub *hubapi.Hub) error {
 	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(a.Cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
-		commonName, _, _ := checkSubject(csr.Spec.Request, a.Cluster)
+		commonName, _, _ := checkSubject(csr, a.Cluster)
 		return commonName != "" && commonName == a.User() && (len(csr.Status.Conditions) == 0 || !a.Earlier[csr.Name])
 	})
 	return hub.Explain("wait for a certificate request of cluster "+a.Cluster, err)

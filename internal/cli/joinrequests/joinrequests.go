@@ -4,8 +4,6 @@ package joinrequests
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -119,7 +118,7 @@ func read(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster 
 		Name: csr.Name, Requester: requester, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
 	}
 	request.Decided = request.Created
-	request.Approved = has(csr, certificatesv1.CertificateApproved) && !has(csr, certificatesv1.CertificateFailed)
+	request.Approved = certrequest.Is(csr, certificatesv1.CertificateApproved) && !certrequest.Is(csr, certificatesv1.CertificateFailed)
 	for _, condition := range csr.Status.Conditions {
 		if condition.LastUpdateTime.After(request.Decided) {
 			request.Decided = condition.LastUpdateTime.Time
@@ -135,23 +134,13 @@ func read(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster 
 		return request, fmt.Errorf("its requester %q does not have a bootstrap credential", requester)
 	}
 	var err error
-	request.CommonName, request.Key, err = checkSubject(csr.Spec.Request, cluster)
+	request.CommonName, request.Key, err = checkSubject(csr, cluster)
 	return request, err
 }
 
-func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
-	return slices.ContainsFunc(csr.Status.Conditions, func(condition certificatesv1.CertificateSigningRequestCondition) bool {
-		return condition.Type == kind
-	})
-}
-
 // checkSubject makes sure that the certificate would be that of an agent of this cluster and no more, and returns whose it would be.
-func checkSubject(request []byte, cluster string) (commonName, key string, err error) {
-	block, _ := pem.Decode(request)
-	if block == nil {
-		return "", "", errors.New("it holds no PEM block")
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+func checkSubject(csr *certificatesv1.CertificateSigningRequest, cluster string) (commonName, key string, err error) {
+	parsed, err := certrequest.Parse(csr)
 	if err != nil {
 		return "", "", fmt.Errorf("it cannot be parsed: %w", err)
 	}

@@ -5,8 +5,6 @@ package signingrequest
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,18 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Parse returns what is requested. It fails if that was not signed with the key that it is for.
 func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
-	block, _ := pem.Decode(csr.Spec.Request)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("spec.request is no PEM block of type CERTIFICATE REQUEST")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+	request, err := certrequest.Parse(csr)
 	if err != nil {
-		return nil, fmt.Errorf("spec.request: %w", err)
+		return nil, err
 	}
 	if err := request.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("spec.request: %w", err)
@@ -67,11 +62,7 @@ func OfClient(usages []certificatesv1.KeyUsage) bool {
 }
 
 // Decided reports whether the request is approved or denied already.
-func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
-	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
-	})
-}
+func Decided(csr *certificatesv1.CertificateSigningRequest) bool { return certrequest.IsDecided(csr) }
 
 // Undecided reports whether the request is neither approved nor denied yet.
 func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
@@ -198,9 +189,7 @@ func sameDesired(a, b addonv1beta1.ConfigReference) bool {
 
 // Refused reports whether the request gets no certificate any more: it is denied, or cannot be signed.
 func Refused(csr *certificatesv1.CertificateSigningRequest) bool {
-	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
-		return c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
-	})
+	return certrequest.Is(csr, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed)
 }
 
 // ToBeSigned reports whether the request is approved and has no certificate yet. One that is not refused is decided on by its approval.

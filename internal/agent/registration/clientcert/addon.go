@@ -6,6 +6,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -67,8 +68,8 @@ func (r *Requester) labels() map[string]string {
 
 // isSameRequest reports whether a request is for the same certificate, whatever its author and its key.
 func (r *Requester) isSameRequest(csr *certificatesv1.CertificateSigningRequest) bool {
-	request := parse(csr)
-	if request == nil || csr.Spec.SignerName != r.signer() {
+	request, err := certrequest.Parse(csr)
+	if err != nil || csr.Spec.SignerName != r.signer() {
 		return false
 	}
 	if r.AddOn == nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
@@ -408,8 +408,8 @@ func leafOf(csr *certificatesv1.CertificateSigningRequest) *x509.Certificate {
 
 // isFor reports whether the certificate is requested for a key.
 func isFor(csr *certificatesv1.CertificateSigningRequest, private *ecdsa.PrivateKey) bool {
-	request := parse(csr)
-	return request != nil && private.PublicKey.Equal(request.PublicKey)
+	request, err := certrequest.Parse(csr)
+	return err == nil && private.PublicKey.Equal(request.PublicKey)
 }
 
 // author is who requested a certificate.
@@ -418,17 +418,4 @@ func (r *Requester) author(csr *certificatesv1.CertificateSigningRequest) string
 		return csr.Annotations[fleet.AnnotationCSRUser]
 	}
 	return csr.Spec.Username
-}
-
-// parse reads what is requested; nil if that cannot be read.
-func parse(csr *certificatesv1.CertificateSigningRequest) *x509.CertificateRequest {
-	block, _ := pem.Decode(csr.Spec.Request)
-	if block == nil {
-		return nil
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return request
 }
