@@ -13,12 +13,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
 )
@@ -53,12 +54,12 @@ type API struct {
 	events      *recorded
 	sequence    sequence
 	versions    atomic.Int64
-	writing     keyedMutex
+	writing     keymutex.KeyMutex
 }
 
 // New returns an API. It subscribes to a kind when that is used for the first time.
 func New(ctx context.Context, o Options) *API {
-	a := &API{Options: o, ctx: ctx, collections: map[string]*collection{}, events: newRecorded()}
+	a := &API{Options: o, ctx: ctx, collections: map[string]*collection{}, events: newRecorded(), writing: keymutex.NewHashed(writeLocks)}
 	a.versions.Store(1)
 	a.sequence.now = o.Clock.Now
 	for i := range kinds {
@@ -171,37 +172,12 @@ func (a *API) wake() {
 	}
 }
 
-// keyedMutex has a lock for each key.
-type keyedMutex struct {
-	mu    sync.Mutex
-	locks map[string]*countedMutex
-}
+// writeLocks is how many writes can go on at once, if no two objects share a lock. Of those that an agent has, few do.
+const writeLocks = 1024
 
-type countedMutex struct {
-	sync.Mutex
-	users int
-}
-
-// lock returns what unlocks the key.
-func (k *keyedMutex) lock(key string) (unlock func()) {
-	k.mu.Lock()
-	if k.locks == nil {
-		k.locks = map[string]*countedMutex{}
-	}
-	one := k.locks[key]
-	if one == nil {
-		one = &countedMutex{}
-		k.locks[key] = one
-	}
-	one.users++
-	k.mu.Unlock()
-	one.Lock()
-	return func() {
-		one.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if one.users--; one.users == 0 {
-			delete(k.locks, key)
-		}
-	}
+// lockWrites has other writes of an object wait until it is unlocked. A write locks one object at most: another may share its lock.
+func (a *API) lockWrites(resource string, key types.NamespacedName) (unlock func()) {
+	id := resource + "/" + key.String()
+	a.writing.LockKey(id)
+	return func() { _ = a.writing.UnlockKey(id) }
 }

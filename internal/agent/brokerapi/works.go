@@ -235,7 +235,7 @@ func (a *API) answerStatusResync(ctx context.Context, c *collection, event *clou
 
 // resendStatus sends the status as it is by now.
 func (a *API) resendStatus(ctx context.Context, c *collection, r *record, has map[string]string) error {
-	defer a.writing.lock(c.kind.resource + "/" + r.key.String())()
+	defer a.lockWrites(c.kind.resource, r.key)()
 	now := c.get(r.key)
 	if now == nil || now.uid != r.uid {
 		return nil

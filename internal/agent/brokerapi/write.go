@@ -79,7 +79,7 @@ func (a *API) create(r *request, c *collection) (*http.Response, error) {
 		return nil, err
 	}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-	defer a.writing.lock(r.kind.resource + "/" + key.String())()
+	defer a.lockWrites(r.kind.resource, key)()
 	if c.get(key) != nil {
 		return nil, apierrors.NewAlreadyExists(r.groupResource(), key.Name)
 	}
@@ -112,7 +112,7 @@ func (a *API) update(r *request, c *collection) (*http.Response, error) {
 		return nil, err
 	}
 	key := types.NamespacedName{Namespace: r.namespace, Name: r.name}
-	defer a.writing.lock(r.kind.resource + "/" + key.String())()
+	defer a.lockWrites(r.kind.resource, key)()
 	base, err := c.awaitVersion(r.Context(), key)
 	if err != nil {
 		return nil, err
