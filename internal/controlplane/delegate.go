@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -179,6 +180,6 @@ func (h *Hosting) copySigner(ctx context.Context, certDir string) (certFile, key
 		return "", "", err
 	}
 	return certFile, keyFile, errors.Join(
-		writePrivate(keyFile, secret.Data[corev1.TLSPrivateKeyKey]),
-		writePrivate(certFile, secret.Data[corev1.TLSCertKey]))
+		atomicfile.WriteSecret(keyFile, secret.Data[corev1.TLSPrivateKeyKey]),
+		atomicfile.WriteSecret(certFile, secret.Data[corev1.TLSCertKey]))
 }

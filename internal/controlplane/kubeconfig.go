@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
@@ -93,7 +94,7 @@ func (o *Options) writeKubeconfigs(ctx context.Context, keys *pki.Store, a addre
 		return fmt.Errorf("write the admin kubeconfig: %w", err)
 	}
 	if o.Hosting == nil {
-		return writePrivate(AdminKubeconfig(o.Config.DataDirectory), external)
+		return atomicfile.WriteSecret(AdminKubeconfig(o.Config.DataDirectory), external)
 	}
 	local, err := admin.kubeconfig(fmt.Sprintf("https://127.0.0.1:%d", a.listen))
 	if err != nil {
@@ -103,10 +104,10 @@ func (o *Options) writeKubeconfigs(ctx context.Context, keys *pki.Store, a addre
 	if err != nil {
 		return fmt.Errorf("write the kubeconfig for pods: %w", err)
 	}
-	if err := writePrivate(AdminKubeconfig(o.Config.DataDirectory), local); err != nil {
+	if err := atomicfile.WriteSecret(AdminKubeconfig(o.Config.DataDirectory), local); err != nil {
 		return err
 	}
-	if err := writePrivate(filepath.Join(certDir(o.Config.DataDirectory), inClusterKubeconfig), inCluster); err != nil {
+	if err := atomicfile.WriteSecret(filepath.Join(certDir(o.Config.DataDirectory), inClusterKubeconfig), inCluster); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(o.Hosting.Client)
@@ -161,16 +162,4 @@ func publishKubeconfig(ctx context.Context, secrets corev1client.SecretInterface
 		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
 	return err
-}
-
-// writePrivate replaces a file that only its owner may read, unless it already says the same.
-func writePrivate(file string, content []byte) error {
-	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, content) {
-		return nil
-	}
-	next := file + ".new"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, file)
 }

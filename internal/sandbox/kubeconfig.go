@@ -9,6 +9,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
@@ -45,11 +46,11 @@ func (c *Cluster) writeKubeconfig(keys *clusterKeys) error {
 	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	next := c.path("." + kubeconfigFile)
-	if err := clientcmd.WriteToFile(*kubeconfig, next); err != nil {
+	content, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	return os.Rename(next, c.Kubeconfig())
+	return atomicfile.Write(c.Kubeconfig(), content, 0o600)
 }
 
 func (c *Cluster) adminConfig(keys *clusterKeys) (*clientcmdapi.Config, error) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 // OutputFile is a file that a flag names, for content that only its owner may read.
@@ -61,7 +61,7 @@ func (f OutputFile) Write(content []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := playground.ReplaceFile(target, content, f.Mode); err != nil {
+	if err := atomicfile.Write(target, content, f.Mode); err != nil {
 		return fmt.Errorf("%s: %w", f.Flag, err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 // EnvHome names the environment variable that says where the home is.
@@ -212,19 +214,5 @@ func WriteSecretFile(file string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return ReplaceFile(file, content, 0o600)
-}
-
-// ReplaceFile is WriteSecretFile for a file with another mode, in a folder that is there.
-func ReplaceFile(file string, content []byte, mode fs.FileMode) error {
-	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // CreateTemp makes it 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(content)
-	if err := errors.Join(err, temporary.Chmod(mode), temporary.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return os.Rename(temporary.Name(), file)
+	return atomicfile.Write(file, content, 0o600)
 }

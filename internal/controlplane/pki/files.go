@@ -18,6 +18,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
@@ -120,10 +121,10 @@ func (f pairFile) save(p *keyPair) error {
 func (f pairFile) write(certs, key []byte) error {
 	// The certificate is written last: with it the incoming pair is complete.
 	in := f.incoming()
-	if err := writeFile(in.keyFile(), key, 0o600); err != nil {
+	if err := atomicfile.Write(in.keyFile(), key, 0o600); err != nil {
 		return err
 	}
-	if err := writeFile(in.certFile(), certs, 0o644); err != nil {
+	if err := atomicfile.Write(in.certFile(), certs, 0o644); err != nil {
 		return err
 	}
 	return f.complete()
@@ -205,31 +206,9 @@ func exists(file string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// writeFile replaces a file in one step that survives a power failure.
-func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), temporaryPrefix+filepath.Base(file)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(content)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return os.Rename(tmp.Name(), file)
-}
-
-// temporaryPrefix is how the names of files and folders start that are being written.
-const temporaryPrefix = ".new-"
-
 // removeTemporary removes what a crash left of files that were being written.
 func removeTemporary(dir string) error {
-	found, err := fs.Glob(os.DirFS(dir), temporaryPrefix+"*")
+	found, err := fs.Glob(os.DirFS(dir), atomicfile.TemporaryPrefix+"*")
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -747,7 +749,8 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 	for _, name := range []string{"cert", "my [test]", "a[b"} {
 		dir := filepath.Join(t.TempDir(), name)
 		open(t, dir, start, nil)
-		left := []string{filepath.Join(dir, temporaryPrefix+"admin.key-1"), filepath.Join(dir, bundleDir, temporaryPrefix+"x.crt-1")}
+		left := []string{filepath.Join(dir, atomicfile.TemporaryPrefix+"admin.key-1"),
+			filepath.Join(dir, bundleDir, atomicfile.TemporaryPrefix+"x.crt-1")}
 		for _, file := range left {
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 const (
@@ -278,7 +280,7 @@ func (r *renewal) bundle(name Authority, certs []*x509.Certificate) error {
 		return err
 	}
 	r.changed = true
-	return writeFile(r.folder.bundle(name), content, 0o644)
+	return atomicfile.Write(r.folder.bundle(name), content, 0o644)
 }
 
 func sameCertificates(some, others []*x509.Certificate) bool {

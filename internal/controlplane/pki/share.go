@@ -15,6 +15,8 @@ import (
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 // Storage is where several stores keep what they share. All of it is replaced at a time.
@@ -118,7 +120,7 @@ func (s *Store) foreign(shared sharedFiles) bool {
 
 // renewApart renews files in a folder of their own and says when that is due again.
 func (s *Store) renewApart(files sharedFiles) (renewed sharedFiles, next time.Time, err error) {
-	dir, err := os.MkdirTemp(s.options.Dir, temporaryPrefix+"shared-*")
+	dir, err := os.MkdirTemp(s.options.Dir, atomicfile.TemporaryPrefix+"shared-*")
 	if err != nil {
 		return nil, next, err
 	}
@@ -197,7 +199,7 @@ func (f folder) takeOver(files sharedFiles) (changed bool, err error) {
 			continue
 		}
 		changed = true
-		if err := writeFile(f.bundle(a), bundle, 0o644); err != nil {
+		if err := atomicfile.Write(f.bundle(a), bundle, 0o644); err != nil {
 			return changed, err
 		}
 	}

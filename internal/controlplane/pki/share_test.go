@@ -15,6 +15,8 @@ import (
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-io/capstan/internal/atomicfile"
 )
 
 // memory is a Storage in memory.
@@ -160,7 +162,7 @@ func TestServersStartTogether(t *testing.T) {
 		if err := trusts(t, bundle, chain, start, x509.ExtKeyUsageServerAuth); err != nil {
 			t.Errorf("clients do not trust %s: %v", names[i], err)
 		}
-		if left, _ := filepath.Glob(filepath.Join(s.options.Dir, temporaryPrefix+"*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(s.options.Dir, atomicfile.TemporaryPrefix+"*")); len(left) > 0 {
 			t.Errorf("left is %v", left)
 		}
 	}

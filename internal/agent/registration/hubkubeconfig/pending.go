@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/util/keyutil"
 
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -50,7 +51,7 @@ func (p PendingKey) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
 	if err := os.MkdirAll(filepath.Dir(p.File), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("create the folder for the key of a request: %w", err)
 	}
-	if err := replaceFile(p.File, encoded); err != nil {
+	if err := atomicfile.WriteSecret(p.File, encoded); err != nil {
 		return nil, nil, fmt.Errorf("keep the key of a request: %w", err)
 	}
 	return key, encoded, nil

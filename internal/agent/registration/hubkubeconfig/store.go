@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/capstan-io/capstan/internal/agent/hubaccess"
+	"github.com/capstan-io/capstan/internal/atomicfile"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -253,7 +254,7 @@ func (s *Store) writeFiles(data map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("encode the hub credential: %w", err)
 	}
-	if err := replaceFile(filepath.Join(s.Dir, journal), entry); err != nil {
+	if err := atomicfile.WriteSecret(filepath.Join(s.Dir, journal), entry); err != nil {
 		return fmt.Errorf("write the hub credential: %w", err)
 	}
 	return s.replayJournal()
@@ -290,7 +291,7 @@ func (s *Store) replayJournal() error {
 		if !ok {
 			continue
 		}
-		if err := replaceFile(filepath.Join(s.Dir, key), content); err != nil {
+		if err := atomicfile.WriteSecret(filepath.Join(s.Dir, key), content); err != nil {
 			return fmt.Errorf("write the hub credential: %w", err)
 		}
 	}
@@ -299,22 +300,4 @@ func (s *Store) replayJournal() error {
 		return fmt.Errorf("write the hub credential: %w", err)
 	}
 	return nil
-}
-
-// replaceFile swaps a file for another in one step, so that no reader sees half of it. The file is readable by its owner
-// only.
-func replaceFile(path string, content []byte) error {
-	if now, err := os.ReadFile(path); err == nil && bytes.Equal(now, content) {
-		return nil
-	}
-	next, err := os.CreateTemp(filepath.Dir(path), ".next-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(next.Name())
-	_, err = next.Write(content)
-	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
-		return err
-	}
-	return os.Rename(next.Name(), path)
 }
