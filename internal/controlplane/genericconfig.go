@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +28,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
@@ -112,15 +112,8 @@ func (c *genericConfig) useLoopback(loopback *rest.Config) (kubernetes.Interface
 	if err != nil {
 		return nil, err
 	}
-	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(withoutManagedFields))
+	c.informers = informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(cache.TransformStripManagedFields()))
 	return client, nil
-}
-
-func withoutManagedFields(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // describe says how the API is described, which authentication and the servers take over.

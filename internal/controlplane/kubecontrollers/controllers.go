@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
@@ -115,7 +116,8 @@ func (c *Controllers) prepareSources() error {
 	if err != nil {
 		return err
 	}
-	c.informers = informers.NewSharedInformerFactoryWithOptions(base, informerResync, informers.WithTransform(dropManagedFields))
+	c.informers = informers.NewSharedInformerFactoryWithOptions(base, informerResync,
+		informers.WithTransform(cache.TransformStripManagedFields()))
 	objects, err := metadata.NewForConfig(c.clientConfig("metadata-informers"))
 	if err != nil {
 		return err
@@ -143,14 +145,6 @@ func (c *Controllers) clientConfig(controller string) *rest.Config {
 // client names the controller in its user agent, which distinguishes requests in the audit log.
 func (c *Controllers) client(controller string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(c.clientConfig(controller))
-}
-
-// dropManagedFields keeps the informers' caches small; no controller here reads them.
-func dropManagedFields(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // onlyOwnership keeps what the garbage collector and the quota count read of an object: it is held for every object

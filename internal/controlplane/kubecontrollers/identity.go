@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/capstan-io/capstan/internal/controlplane/apiserverconfig"
 )
@@ -27,7 +28,7 @@ const signingWorkers = 6
 // selected is a factory of informers that see only the objects a selector matches.
 func (c *Controllers) selected(client kubernetes.Interface, namespace string, selector fields.Selector) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, informerResync,
-		informers.WithTransform(dropManagedFields),
+		informers.WithTransform(cache.TransformStripManagedFields()),
 		informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector.String() }))
 	c.narrow = append(c.narrow, factory)

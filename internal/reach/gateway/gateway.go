@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
@@ -115,7 +115,7 @@ func (g *Gateway) APIGroup(scheme *runtime.Scheme, rights authorizer.Uncondition
 // Run follows the Secrets through a client of the API server until ctx ends.
 func (g *Gateway) Run(ctx context.Context, client kubernetes.Interface) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(g.Namespace),
-		informers.WithTransform(withoutManagedFields),
+		informers.WithTransform(ctrlcache.TransformStripManagedFields()),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = gatewayv1alpha1.LabelCredentialType }))
 	secrets := factory.Core().V1().Secrets()
 	if _, err := secrets.Informer().AddEventHandler(g.handler()); err != nil {
@@ -160,11 +160,4 @@ func (g *Gateway) notFound(name string) error {
 	err.ErrStatus.Message += fmt.Sprintf(": there is no Secret %s/%s with the label %s; enable the add-on cluster-gateway on the cluster, "+
 		"or create that Secret", g.Namespace, name, gatewayv1alpha1.LabelCredentialType)
 	return err
-}
-
-func withoutManagedFields(object any) (any, error) {
-	if secret, ok := object.(*corev1.Secret); ok {
-		secret.ManagedFields = nil
-	}
-	return object, nil
 }
