@@ -24,8 +24,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
@@ -237,10 +235,5 @@ func (c *Cluster) URL() string { return c.url }
 // Kubeconfig is the file with the administrator's credentials, readable for its
 // owner only. Its one context has the name of the cluster.
 func (c *Cluster) Kubeconfig() string { return c.path(kubeconfigFile) }
-
-// RESTConfig returns a fresh client configuration from Kubeconfig.
-func (c *Cluster) RESTConfig() (*rest.Config, error) {
-	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
-}
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.options.DataDir, name) }

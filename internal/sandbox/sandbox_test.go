@@ -74,7 +74,7 @@ func startCluster(t *testing.T, o sandbox.Options) *sandbox.Cluster {
 
 func configOf(t *testing.T, c *sandbox.Cluster) *rest.Config {
 	t.Helper()
-	config, err := c.RESTConfig()
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}

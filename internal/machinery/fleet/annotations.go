@@ -91,8 +91,6 @@ const (
 	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
 	// add-ons a JSON map from the name of each configuration to the hash of its spec.
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"
-	// AnnotationObjectHash is reserved.
-	AnnotationObjectHash = "open-cluster-management.io/object-hash"
 	// AnnotationDryRun, when "server" on a ManifestWork, has the agent report what it would change instead of changing it. It
 	// is an extension.
 	AnnotationDryRun = "capstan.io/dry-run"

@@ -10,9 +10,6 @@ const (
 	ClaimPlatform = "platform.open-cluster-management.io"
 	// ClaimProduct is what the cluster is, such as EKS.
 	ClaimProduct = "product.open-cluster-management.io"
-	// ClaimClusterSet is the set the cluster is in, by the name of the multicluster SIG. Unlike the others it is
-	// not exposed ahead of custom claims.
-	ClaimClusterSet = "clusterset.k8s.io"
 )
 
 // ReservedClaims are the claims that are always exposed on the hub.

@@ -189,7 +189,6 @@ const (
 	ReasonProgressing           = "Progressing" // False; of an add-on True
 
 	// ConditionManifestworkApplied reports whether all its works are applied.
-	ConditionManifestworkApplied  = "ManifestworkApplied"
-	ReasonProcessing              = "Processing"              // False
-	ReasonInvalidManifestWorkName = "InvalidManifestWorkName" // False
+	ConditionManifestworkApplied = "ManifestworkApplied"
+	ReasonProcessing             = "Processing" // False
 )

@@ -76,7 +76,6 @@ const (
 	ReasonCompleted                        = "Completed"                        // False
 	ReasonFailed                           = "Failed"                           // False
 	ReasonConfigurationUnsupported         = "ConfigurationUnsupported"         // False
-	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False; reserved: ConditionConfigured says who waits
 	ReasonWaitingForManifestApplied        = "WaitingForManifestApplied"        // False
 	ReasonWaitingForHostingManifestApplied = "WaitingForHostingManifestApplied" // False
 )
