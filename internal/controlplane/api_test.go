@@ -5,9 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
@@ -388,12 +387,11 @@ func certificateRequest(t *testing.T, user, group string) (keyPEM, requestPEM []
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	request, err := x509.CreateCertificateRequest(rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: []string{group}}}, key)
+	requestPEM, err = certutil.MakeCSR(key, &pkix.Name{CommonName: user, Organization: []string{group}}, nil, nil)
 	must(t, err)
 	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
 	must(t, err)
-	return keyPEM, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
+	return keyPEM, requestPEM
 }
 
 // SC-16: every namespace has a default service account and the root CA; tokens are issued on request and through

@@ -5,9 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -224,16 +223,15 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-				Subject: pkix.Name{CommonName: fleet.ClusterUser(test.cluster, test.agent), Organization: fleet.ClusterGroups(test.cluster)},
-			}, key)
+			request, err := certutil.MakeCSR(key,
+				&pkix.Name{CommonName: fleet.ClusterUser(test.cluster, test.agent), Organization: fleet.ClusterGroups(test.cluster)}, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			csr := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{Name: "csr", Labels: map[string]string{fleet.LabelClusterName: test.cluster}},
 				Spec: certificatesv1.CertificateSigningRequestSpec{
-					Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+					Request:    request,
 					SignerName: certificatesv1.KubeAPIServerClientSignerName, Groups: test.groups,
 					Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 				},

@@ -6,11 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -28,11 +28,11 @@ func EncodeRequest(t *testing.T, request *x509.CertificateRequest) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
+	encoded, err := certutil.MakeCSRFromTemplate(key, request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	return encoded
 }
 
 // JoinRequest is what an agent of a cluster makes to join with a token of the bootstrap service account.

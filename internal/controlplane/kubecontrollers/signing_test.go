@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,36 +28,29 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func noError(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // putCA writes a new CA and returns its certificate.
 func putCA(t *testing.T, certFile, keyFile string) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	noError(t, err)
+	must(t, err)
 	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "ca"}, crypto.Signer(key))
-	noError(t, err)
+	must(t, err)
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	noError(t, err)
+	must(t, err)
 	certPEM, err := certutil.EncodeCertificates(cert)
-	noError(t, err)
-	noError(t, os.WriteFile(keyFile, keyPEM, 0o600))
-	noError(t, os.WriteFile(certFile, certPEM, 0o600))
+	must(t, err)
+	must(t, os.WriteFile(keyFile, keyPEM, 0o600))
+	must(t, os.WriteFile(certFile, certPEM, 0o600))
 	return cert
 }
 
 func requestOf(t *testing.T, subject pkix.Name, dns ...string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	noError(t, err)
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject, DNSNames: dns}, key)
-	noError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
+	must(t, err)
+	request, err := certutil.MakeCSR(key, &subject, dns, nil)
+	must(t, err)
+	return request
 }
 
 // SC-16: approved requests of the signers of Kubernetes are signed, for as long as was requested within limits. One that does not
@@ -124,10 +116,10 @@ func TestSigning(t *testing.T) {
 			}
 			client := fake.NewClientset(request)
 			s, err := newSigner(client, clustersSince(t, ""), certFile, keyFile, longest)
-			noError(t, err)
-			noError(t, s.handle(t.Context(), request.DeepCopy()))
+			must(t, err)
+			must(t, s.handle(t.Context(), request.DeepCopy()))
 			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
-			noError(t, err)
+			must(t, err)
 			last := certificatesv1.CertificateSigningRequestCondition{}
 			if len(got.Status.Conditions) > len(test.conditions) {
 				last = got.Status.Conditions[len(test.conditions)]
@@ -142,8 +134,8 @@ func TestSigning(t *testing.T) {
 				return
 			}
 			certs, err := certutil.ParseCertsPEM(got.Status.Certificate)
-			noError(t, err)
-			noError(t, certs[0].CheckSignatureFrom(ca))
+			must(t, err)
+			must(t, certs[0].CheckSignatureFrom(ca))
 			// A long-lived one loses what it starts before now.
 			until := time.Until(certs[0].NotAfter)
 			if certs[0].Subject.CommonName != test.subject.CommonName || until > test.lifetime || until < test.lifetime-signingBackdate-time.Minute {
@@ -157,7 +149,7 @@ func TestSigning(t *testing.T) {
 func clustersSince(t *testing.T, notBefore string) metadata.Interface {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	noError(t, metav1.AddMetaToScheme(scheme))
+	must(t, metav1.AddMetaToScheme(scheme))
 	cluster := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.open-cluster-management.io/v1", Kind: "ManagedCluster"},
 		ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{"capstan.io/credentials-not-before": notBefore}},
@@ -208,10 +200,10 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 			}
 			client := fake.NewClientset(request)
 			s, err := newSigner(client, clustersSince(t, test.since), certFile, keyFile, 24*time.Hour)
-			noError(t, err)
-			noError(t, s.handle(t.Context(), request.DeepCopy()))
+			must(t, err)
+			must(t, s.handle(t.Context(), request.DeepCopy()))
 			got, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "r", metav1.GetOptions{})
-			noError(t, err)
+			must(t, err)
 			if test.want.IsZero() {
 				last := got.Status.Conditions[len(got.Status.Conditions)-1]
 				if len(got.Status.Certificate) > 0 || last.Type != certificatesv1.CertificateFailed || !strings.Contains(last.Message, test.fails) {
@@ -220,7 +212,7 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 				return
 			}
 			certs, err := certutil.ParseCertsPEM(got.Status.Certificate)
-			noError(t, err)
+			must(t, err)
 			// What is signed with the usual backdate is valid from some moments later on, as the test takes these.
 			if late := certs[0].NotBefore.Sub(test.want); late < 0 || late > time.Minute-time.Second {
 				t.Errorf("valid from %s on, want %s", certs[0].NotBefore, test.want)
@@ -228,9 +220,9 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 		})
 	}
 	broken, err := newSigner(nil, clustersSince(t, "yesterday"), certFile, keyFile, time.Hour)
-	noError(t, err)
+	must(t, err)
 	parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: agent}))
-	noError(t, err)
+	must(t, err)
 	if _, err := broken.notBefore(t.Context(), parsed); err == nil || !strings.Contains(err.Error(), "ManagedCluster c1") {
 		t.Errorf("a cluster that says no time: %v", err)
 	}
@@ -261,14 +253,14 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, err := newSigner(nil, nil, certFile, keyFile, test.longest)
-			noError(t, err)
+			must(t, err)
 			parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: test.user}))
-			noError(t, err)
+			must(t, err)
 			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.requested,
 				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, time.Time{})
-			noError(t, err)
+			must(t, err)
 			certs, err := certutil.ParseCertsPEM(signed)
-			noError(t, err)
+			must(t, err)
 			if until := time.Until(certs[0].NotAfter); until > test.want || until < test.want-time.Hour {
 				t.Errorf("valid for %v, want %v", until, test.want)
 			}
@@ -286,13 +278,13 @@ func TestSigningFollowsTheCA(t *testing.T) {
 	}
 	first := putCA(t, certFile, keyFile)
 	s, err := newSigner(nil, nil, certFile, keyFile, time.Hour)
-	noError(t, err)
+	must(t, err)
 	key, err := os.ReadFile(keyFile)
-	noError(t, err)
+	must(t, err)
 	second := putCA(t, certFile, keyFile)
 	next, err := os.ReadFile(keyFile)
-	noError(t, err)
-	noError(t, os.WriteFile(keyFile, key, 0o600))
+	must(t, err)
+	must(t, os.WriteFile(keyFile, key, 0o600))
 	if err := s.load(); err == nil || !strings.Contains(err.Error(), "is not that of the CA") || !s.authority().Certificate.Equal(first) {
 		t.Errorf("with a key that does not fit: %v, %s", err, s.authority().Certificate.SerialNumber)
 	}
@@ -302,7 +294,7 @@ func TestSigningFollowsTheCA(t *testing.T) {
 		defer close(done)
 		s.follow(t.Context())
 	}()
-	noError(t, os.WriteFile(keyFile, next, 0o600))
+	must(t, os.WriteFile(keyFile, next, 0o600))
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return s.authority().Certificate.Equal(second), nil
 	})

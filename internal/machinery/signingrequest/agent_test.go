@@ -7,12 +7,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"encoding/pem"
 	"net/url"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -65,11 +65,11 @@ func TestRequestedAgent(t *testing.T) {
 				Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: client},
 			}
 			c.change(csr, requested)
-			der, err := x509.CreateCertificateRequest(rand.Reader, requested, key)
+			encoded, err := cert.MakeCSRFromTemplate(key, requested)
 			if err != nil {
 				t.Fatal(err)
 			}
-			csr.Spec.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+			csr.Spec.Request = encoded
 			gotCluster, gotUser, ok := RequestedAgent(csr)
 			if ok != c.want || ok && (gotCluster != cluster || gotUser != user) {
 				t.Errorf("%q %q %t, want %t", gotCluster, gotUser, ok, c.want)

@@ -4,13 +4,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -23,8 +22,7 @@ func TestGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := fleet.ClusterUser("c1", "agent")
-	der, err := x509.CreateCertificateRequest(rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: agent, Organization: fleet.ClusterGroups("c1")}}, key)
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: agent, Organization: fleet.ClusterGroups("c1")}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +54,7 @@ func TestGRPC(t *testing.T) {
 				Annotations: map[string]string{fleet.AnnotationCSRUser: test.says}},
 			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: test.signer, Username: test.user,
 				Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
-				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
+				Request: request},
 		}
 		_, user, requester, ok := test.grpc.RequestedAgent(csr)
 		if ok != test.ok || requester != test.requester || ok && user != agent {

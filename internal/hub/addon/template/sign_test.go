@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	certutil "k8s.io/client-go/util/cert"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
@@ -52,13 +53,12 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 
 func request(t *testing.T, signer, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
-	der, err := x509.CreateCertificateRequest(rand.Reader,
-		&x509.CertificateRequest{Subject: pkix.Name{CommonName: user, Organization: groups}}, newKey(t))
+	encoded, err := certutil.MakeCSR(newKey(t), &pkix.Name{CommonName: user, Organization: groups}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer,
+		Request: encoded, SignerName: signer,
 		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
 			certificatesv1.UsageClientAuth},
 	}}

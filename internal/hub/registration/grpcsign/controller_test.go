@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,7 +72,7 @@ func request(t *testing.T, subject pkix.Name) *certificatesv1.CertificateSigning
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	encoded, err := certutil.MakeCSR(key, &subject, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func request(t *testing.T, subject pkix.Name) *certificatesv1.CertificateSigning
 			Annotations: map[string]string{fleet.AnnotationCSRUser: "bootstrap"}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{Username: server, SignerName: fleet.SignerGRPC,
 			Usages:  []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
+			Request: encoded},
 		Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
 			{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}},
 	}

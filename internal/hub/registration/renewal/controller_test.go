@@ -5,9 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +41,7 @@ func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	const user = "system:open-cluster-management:c1:a1"
 	subject := pkix.Name{CommonName: user, Organization: []string{"system:open-cluster-management:c1",
 		"system:open-cluster-management:managed-clusters"}}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	request, err := certutil.MakeCSR(key, &subject, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Username: user, SignerName: "kubernetes.io/kube-apiserver-client",
 			Usages:  []certificatesv1.KeyUsage{"digital signature", "key encipherment", "client auth"},
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Request: request,
 		},
 	}
 }
