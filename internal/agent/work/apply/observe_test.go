@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -258,8 +259,8 @@ func (r *reporter) passOfTwo(t *testing.T, by *workv1.ManifestWorkExecutor, exec
 	return results
 }
 
-// checkerAllowing has an authorizer that allows everybody the verb.
-func checkerAllowing(t *testing.T, verb string) *executor.Checker {
+// checkerAllowing has an authorizer that allows everybody the verbs.
+func checkerAllowing(t *testing.T, verbs ...string) *executor.Checker {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		review := &authorizationv1.SubjectAccessReview{}
@@ -267,7 +268,7 @@ func checkerAllowing(t *testing.T, verb string) *executor.Checker {
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}
-		review.Status.Allowed = review.Spec.ResourceAttributes.Verb == verb
+		review.Status.Allowed = slices.Contains(verbs, review.Spec.ResourceAttributes.Verb)
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 		_ = json.NewEncoder(w).Encode(review)
 	}))

@@ -57,7 +57,7 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 	s.keepOwners(t, live)
 	return t.repair(ctx, live,
 		func() (*unstructured.Unstructured, error) { return s.try(ctx, live) },
-		func() (*unstructured.Unstructured, error) { return s.update(ctx, t, live) })
+		func() (*unstructured.Unstructured, error) { return s.updateOrRebind(ctx, t, live) })
 }
 
 // create applies the whole manifest, and gives up the fields to ignore then: not after a dry run, which has made no object.
@@ -99,6 +99,37 @@ func (s *serverSide) createChecked(ctx context.Context, t *task) (*unstructured.
 	return s.update(ctx, t, live)
 }
 
+// updateOrRebind applies to an existing object. A binding that is to give another role is made anew: what others have set on it goes.
+func (s *serverSide) updateOrRebind(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	updated, err := s.update(ctx, t, live)
+	rebound := s.rebound(ctx, live, err)
+	if rebound == nil {
+		return updated, err
+	}
+	s.full.SetUID("") // that of the binding that goes
+	if err := s.removeBinding(ctx, t, live, s.full, err); err != nil {
+		return nil, err
+	}
+	if len(s.dryRun) > 0 {
+		return rebound, nil
+	}
+	return s.create(ctx, t)
+}
+
+// rebound is a binding with the role that the manifest gives, if an apply was refused because it has another one; else nil.
+func (s *serverSide) rebound(ctx context.Context, live *unstructured.Unstructured, refused error) *unstructured.Unstructured {
+	if refused == nil {
+		return nil
+	}
+	content, err := s.ignored(live).Without(ctx, s.full.Object)
+	if err != nil || !refusesRole(refused, live, &unstructured.Unstructured{Object: content}) {
+		return nil
+	}
+	rebound := live.DeepCopy()
+	rebound.Object["roleRef"] = content["roleRef"]
+	return rebound
+}
+
 func (s *serverSide) update(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := s.takeOver(ctx, live)
 	if err != nil {
@@ -135,7 +166,11 @@ func (s *serverSide) try(ctx context.Context, live *unstructured.Unstructured) (
 	writer, trial := *s.writer, *s
 	writer.dryRun = []string{metav1.DryRunAll}
 	trial.writer, trial.options.DryRun = &writer, writer.dryRun
-	return trial.applyTo(ctx, live)
+	tried, err := trial.applyTo(ctx, live)
+	if rebound := s.rebound(ctx, live, err); rebound != nil {
+		return rebound, nil
+	}
+	return tried, err
 }
 
 // serverSide is the server-side apply of one manifest.

@@ -40,7 +40,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		}
 	}
 	var live *unstructured.Unstructured
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+	err := retry.OnError(retry.DefaultBackoff, isOutdated, func() (err error) {
 		if live, err = w.read(ctx, t); apierrors.IsNotFound(err) {
 			live, err = w.create(ctx, t)
 			return err
@@ -55,18 +55,30 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		if !changed {
 			return nil
 		}
-		live, err = t.repair(ctx, live, planned(merged), func() (*unstructured.Unstructured, error) { return w.replace(ctx, merged) })
+		read := live
+		live, err = t.repair(ctx, read, planned(merged), func() (*unstructured.Unstructured, error) { return w.replace(ctx, t, read, merged) })
 		return err
 	})
 	return live, err
 }
 
-// replace makes an object that exists what it is to be, if the executor may.
-func (w *writer) replace(ctx context.Context, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// replace makes an object that exists what it is to be, if the executor may. A binding that is to give another role is made anew.
+func (w *writer) replace(ctx context.Context, t *task, live, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := w.check(ctx, merged); err != nil {
 		return nil, err
 	}
-	return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	replaced, err := w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	if !refusesRole(err, live, merged) {
+		return replaced, err
+	}
+	anew := withoutServerMetadata(merged)
+	if err := w.removeBinding(ctx, t, live, anew, err); err != nil {
+		return nil, err
+	}
+	if len(w.dryRun) > 0 {
+		return merged, nil
+	}
+	return w.resource.Create(ctx, anew, metav1.CreateOptions{FieldManager: fieldManager})
 }
 
 // check fails if the executor may not have the object be this.
