@@ -338,7 +338,7 @@ func TestManagedServiceAccountWithoutRights(t *testing.T) {
 	awaitToken(t, cluster, "early") // which was there before the add-on
 }
 
-// A12: a token lives for a day. A ClusterPermission gives its account rights on the cluster, and takes them when it goes.
+// A12: a token lives for a day. A ClusterPermission gives its account rights on the cluster, and takes them when it goes, or gives others.
 func TestClusterPermission(t *testing.T) {
 	t.Parallel()
 	const cluster = "clusterpermission"
@@ -400,6 +400,20 @@ func TestClusterPermission(t *testing.T) {
 	if err := env.ClientFor(t, framework.AccountConfig(t, secret)).List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the account lists secrets: %v", err)
 	}
+	bind := func(role *permissionv1alpha1.RoleRef) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			if err := h.Get(ctx, client.ObjectKeyFromObject(permission), permission); err != nil {
+				return err
+			}
+			permission.Spec.ClusterRoleBinding.RoleRef = role
+			return h.Update(ctx, permission)
+		})
+	}
+	bind(&permissionv1alpha1.RoleRef{Kind: "ClusterRole", Name: "system:discovery"}) // which grants nothing of that
+	lists(apierrors.IsForbidden)
+	bind(nil)
+	lists(func(err error) bool { return err == nil })
 	if err := h.Delete(t.Context(), permission); err != nil {
 		t.Fatal(err)
 	}
