@@ -37,6 +37,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/tokenaccounts"
+	"github.com/capstan-io/capstan/internal/tokenaccounts/controllerclient"
 )
 
 const (
@@ -226,23 +228,17 @@ func (c *Controller) endSession() {
 // removeAll deletes all accounts of this agent in a namespace. An agent that may not list them in the usual one has made none there; others
 // it knows because it has made some.
 func (c *Controller) removeAll(ctx context.Context, namespace string) error {
-	accounts := &corev1.ServiceAccountList{}
-	err := c.managed.List(ctx, accounts, client.InNamespace(namespace), client.MatchingLabels{
-		fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster})
+	accounts, err := tokenaccounts.List(ctx, c.managedAccounts(), namespace)
 	if apierrors.IsForbidden(err) && namespace == fleet.NamespaceAgentAddOn {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list the service accounts in namespace %s of the managed cluster: %w", namespace, err)
+		return err
 	}
-	var errs []error
-	for i := range accounts.Items {
-		if account := &accounts.Items[i]; c.isOwn(account) {
-			errs = append(errs, c.remove(ctx, account))
-		}
-	}
-	return errors.Join(errs...)
+	return tokenaccounts.Remove(ctx, c.managedAccounts(), accounts, c.isOwn)
 }
+
+func (c *Controller) managedAccounts() tokenaccounts.Cluster { return controllerclient.On(c.managed) }
 
 // availability is the condition of the add-on that follows from the session, and from why accounts are left elsewhere.
 func availability(s *session, left error) metav1.Condition {
@@ -390,11 +386,7 @@ func (c *Controller) isOfAnother(account *corev1.ServiceAccount) bool {
 }
 
 func (c *Controller) remove(ctx context.Context, account *corev1.ServiceAccount) error {
-	err := c.managed.Delete(ctx, account, client.Preconditions{UID: &account.UID})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete service account %s on the managed cluster: %w", client.ObjectKeyFromObject(account), err)
-	}
-	return nil
+	return tokenaccounts.RemoveOne(ctx, c.managedAccounts(), account)
 }
 
 // isValid reviews whether the managed cluster accepts a token: its signing keys may be others by now. Where the agent may not create
