@@ -118,7 +118,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	kinds := map[schema.GroupVersion][]runtime.Object{
 		corev1.SchemeGroupVersion: {&corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{},
-			&corev1.SecretList{}, &corev1.ServiceAccount{}},
+			&corev1.SecretList{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}},
 		authenticationv1.SchemeGroupVersion: {&authenticationv1.SelfSubjectReview{}, &authenticationv1.TokenRequest{}},
 		authorizationv1.SchemeGroupVersion:  {&authorizationv1.SelfSubjectAccessReview{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},

@@ -27,11 +27,13 @@ func createdBy(klusterlet string) string {
 	return `{"metadata":{"labels":{"open-cluster-management.io/created-by-klusterlet":"` + klusterlet + `"}}}`
 }
 
-// The status of a hosted Klusterlet does not say on which of two clusters an object is: what others have under its name on the other one
-// stays.
+// MS-04: the status of a hosted Klusterlet does not say on which of two clusters an object is: what others have under its name on the other
+// one stays. So do the service accounts of other agents.
 func TestForcedHostedUnjoinLeavesWhatIsOfOthers(t *testing.T) {
 	t.Parallel()
 	const name = "klusterlet-hosted-x"
+	const account, another = namespacesPath + "open-cluster-management-agent-addon/serviceaccounts/ci", namespacesPath +
+		"open-cluster-management-agent-addon/serviceaccounts/another"
 	hosting, managed := withHostedAgent(t)
 	related := func(group, resource, namespace, name string) string {
 		return `{"group":"` + group + `","version":"v1","resource":"` + resource + `","namespace":"` + namespace + `","name":"` + name + `"}`
@@ -51,9 +53,10 @@ func TestForcedHostedUnjoinLeavesWhatIsOfOthers(t *testing.T) {
 	})
 	put(t, managed, map[string]string{
 		namespacesPath + "open-cluster-management-agent": "Namespace", namespacesPath + name: "Namespace",
-		clusterRolesPath + "of-" + name: "ClusterRole",
+		clusterRolesPath + "of-" + name: "ClusterRole", account: "ServiceAccount", another: "ServiceAccount",
 	}, map[string]string{
 		namespacesPath + "open-cluster-management-agent": createdBy(name), clusterRolesPath + "of-" + name: createdBy(name),
+		account: tokenAccount("u1"), another: tokenAccount("u2"),
 	})
 	got := hosting.Run(t, "", "unjoin", "--cluster-name", "c1", "--force")
 	got.Succeeds(t)
@@ -70,6 +73,8 @@ func TestForcedHostedUnjoinLeavesWhatIsOfOthers(t *testing.T) {
 		{managed, namespacesPath + name, true},
 		{managed, namespacesPath + "open-cluster-management-agent", false},
 		{managed, clusterRolesPath + "of-" + name, false},
+		{managed, account, false},
+		{managed, another, true},
 	} {
 		if test.on.Has(test.path) != test.stays {
 			t.Errorf("%s on %s is there: %t", test.path, test.on.URL, !test.stays)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -85,6 +86,9 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 	if meanwhile, err := l.applied(ctx); !l.force && (err != nil || len(meanwhile) > 0) {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
 			"%s, and run this command again", l.cluster, l.howToStart()))
+	}
+	if err := l.removeTokenAccounts(ctx); err != nil {
+		return err
 	}
 	if err := l.agent.Remove(); err != nil {
 		return err
@@ -172,6 +176,28 @@ func (l *localUnjoin) applied(ctx context.Context) ([]workv1.AppliedManifestWork
 		return nil, err
 	}
 	return appliedWorks(ctx, managed, l.agentName)
+}
+
+// removeTokenAccounts deletes the service accounts that the agent keeps for ManagedServiceAccounts. What the kubeconfig may not delete
+// stays, and with --force, whatever cannot be deleted.
+func (l *localUnjoin) removeTokenAccounts(ctx context.Context) error {
+	if l.agentName == "" {
+		return nil
+	}
+	managed, err := l.managed()
+	if err == nil {
+		err = removeTokenAccounts(ctx, managed, l.agentName)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case l.force, apiclient.Denied(err):
+		l.Note("Warning: on cluster %s, %v", l.cluster, err)
+		return nil
+	default:
+		return fmt.Errorf("the agent of cluster %s is stopped and not removed: %w\nRun this command again. --force removes the agent all the same",
+			l.cluster, err)
+	}
 }
 
 func (l *localUnjoin) managed() (*hubapi.Hub, error) {

@@ -161,7 +161,18 @@ func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.
 			return err
 		}
 	}
+	u.removeTokenAccounts(ctx)
 	return nil
+}
+
+// removeTokenAccounts deletes the service accounts that the agent has kept for ManagedServiceAccounts, and says what stays.
+func (u *unjoining) removeTokenAccounts(ctx context.Context) {
+	if u.managed == nil {
+		return
+	}
+	if err := removeTokenAccounts(ctx, u.managed, string(u.klusterlet.UID)); err != nil {
+		u.Note("Warning: on cluster %s, %v", u.cluster, err)
+	}
 }
 
 // deleteOwn deletes an object that has an owner by its label, unless it is a namespace that has another use, too.

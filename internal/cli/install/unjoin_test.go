@@ -2,8 +2,10 @@ package install_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
@@ -171,4 +174,58 @@ func TestUnjoinWithoutCluster(t *testing.T) {
 		t.Errorf("no warning: %s", got.ErrOut)
 	}
 	j.isThere(t, false)
+}
+
+// tokenAccount is a service account that an agent has made for a ManagedServiceAccount.
+func tokenAccount(agent string) string {
+	return `{"metadata":{"uid":"1","labels":{"authentication.open-cluster-management.io/is-managed-serviceaccount":"true"},
+		"annotations":{"capstan.io/agent-id":"` + agent + `"}}}`
+}
+
+// CA-19 MS-04 KL-36: the tokens that the hub has of the cluster end with the agent: those of another hub do not. What stays is named.
+func TestUnjoinEndsTokens(t *testing.T) {
+	const usual, marked, own = namespacesPath + "open-cluster-management-agent-addon", namespacesPath + "team", "/serviceaccounts/ci"
+	denied := fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+		`serviceaccounts is forbidden: User "agent" cannot list resource "serviceaccounts" in API group ""`)
+	broken := fakehub.Refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, "broken")
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc // to the list of accounts in the usual namespace; nil is the list
+		flags  []string
+		fails  bool
+		says   string
+	}{
+		"it may":           {},
+		"it may not":       {answer: denied, says: "cannot list resource"},
+		"it fails":         {answer: broken, fails: true, says: "--force removes the agent all the same"},
+		"it fails, forced": {answer: broken, flags: []string{"--force"}, says: "broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJoined(t)
+			account := func(path, agent string) {
+				put(t, j.cluster, map[string]string{path: "ServiceAccount"}, map[string]string{path: tokenAccount(agent)})
+			}
+			put(t, j.cluster, map[string]string{usual: "Namespace", marked: "Namespace"},
+				map[string]string{marked: `{"metadata":{"labels":{"service-accounts.capstan.io/agent-1234":"true"}}}`})
+			account(usual+own, "a1")
+			account(usual+"/serviceaccounts/other", "a2")
+			account(marked+own, "a1")
+			if test.answer != nil {
+				j.cluster.Handle("GET "+usual+"/serviceaccounts", test.answer)
+			}
+			got := clitest.Run(t.Context(), "", append([]string{"unjoin", "--local", "--cluster-name", "far"}, test.flags...)...)
+			if (got.Code != 0) != test.fails || !strings.Contains(got.ErrOut, test.says) ||
+				strings.Contains(got.ErrOut, "may stay, with the tokens") != (test.answer != nil) {
+				t.Errorf("it ends with %d, and says: %s", got.Code, got.ErrOut)
+			}
+			stays := test.answer != nil
+			if j.cluster.Has(usual+own) != stays || !j.cluster.Has(usual+"/serviceaccounts/other") || j.cluster.Has(marked+own) {
+				t.Errorf("it leaves %v", j.cluster.Paths())
+			}
+			if !test.fails {
+				j.isThere(t, false)
+			} else if names, err := j.JoinedNames(); err != nil || !slices.Contains(names, "far") {
+				t.Errorf("the agent is removed: %v, %v", names, err)
+			}
+		})
+	}
 }

@@ -27,6 +27,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/tokenaccounts"
+	"github.com/capstan-io/capstan/internal/tokenaccounts/controllerclient"
 )
 
 // How long a removal waits for what may never come.
@@ -60,9 +62,12 @@ func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (w
 }
 
 // removeHere takes away what a Klusterlet has on the cluster of the operator. A hosted one may manage it, or have managed it before its
-// mode was changed: with an operator that may not read what was applied, it has not.
+// mode was changed: with an operator that may not read what was applied, nor the namespaces and service accounts, it has not.
 func (c *Controller) removeHere(ctx context.Context, l layout) (waitsFor string, err error) {
-	if err := c.removeAppliedWorks(ctx, l.klusterlet, c.Management); err != nil && (!l.hosted || !apiclient.Denied(err)) {
+	if err := l.unlessNeedless(c.removeAppliedWorks(ctx, l.klusterlet, c.Management)); err != nil {
+		return "", err
+	}
+	if err := l.unlessNeedless(removeTokenAccounts(ctx, l.klusterlet, c.Management)); err != nil {
 		return "", err
 	}
 	left, err := c.uninstall(ctx, l, c.Management)
@@ -70,10 +75,16 @@ func (c *Controller) removeHere(ctx context.Context, l layout) (waitsFor string,
 		return frame.Summary(left), err
 	}
 	shared, err := c.removeShared(ctx, c.Management)
+	return frame.Summary(append(left, shared...)), l.unlessNeedless(err)
+}
+
+// unlessNeedless is an error about the cluster of the operator, unless it is that a right is missing, which the operator of hosted agents
+// does without.
+func (l layout) unlessNeedless(err error) error {
 	if l.hosted && apiclient.Denied(err) {
-		err = nil // the same goes for one that may not list the namespaces
+		return nil
 	}
-	return frame.Summary(append(left, shared...)), err
+	return err
 }
 
 // removeDeployments deletes the Deployments of the agents and waits until their pods have ended: an agent that still runs would put back
@@ -150,6 +161,9 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 // removeElsewhere does so once the managed cluster is reached.
 func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed managedCluster) (waitsFor string, err error) {
 	if err := c.removeAppliedWorks(ctx, l.klusterlet, managed.Cluster); err != nil {
+		return "", err
+	}
+	if err := removeTokenAccounts(ctx, l.klusterlet, managed.Cluster); err != nil {
 		return "", err
 	}
 	if managed.here {
@@ -233,6 +247,12 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 			return errors.Join(failures...)
 		}
 	}
+}
+
+// removeTokenAccounts ends the tokens that the hub has of the cluster: those of the service accounts that the agent keeps for
+// ManagedServiceAccounts.
+func removeTokenAccounts(ctx context.Context, k *operatorv1.Klusterlet, cluster *apply.Cluster) error {
+	return tokenaccounts.RemoveOf(ctx, controllerclient.On(cluster.Client), string(k.UID))
 }
 
 // notServed reports whether an error says that a cluster has no objects of a kind, because it does not serve the kind, or that it has not

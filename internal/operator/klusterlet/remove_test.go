@@ -348,13 +348,54 @@ func TestLabelsInNamespacesOfUsers(t *testing.T) {
 	}
 }
 
-// KL-32: the operator of hosted agents needs neither the right to what agents have applied in its own cluster, nor that to list the
-// namespaces there, in which what Klusterlets share is found.
+// tokenAccount is a service account that an agent has made for a ManagedServiceAccount.
+func tokenAccount(namespace, name, agent string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		Labels:      map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue},
+		Annotations: map[string]string{fleet.AnnotationAgentID: agent}}}
+}
+
+// KL-32 KL-36 MS-04: the tokens that the hub has of the cluster end with the Klusterlet, also where another one is there, for another hub,
+// whose tokens do not.
+func TestTokensEndWithTheKlusterlet(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		l := layoutOf(klusterletWith(mode))
+		agent := string(l.klusterlet.UID)
+		mark := fleet.ServiceAccountsLabels(l.klusterlet.Spec.ClusterName, "hub", agent)[0]
+		for where, remove := range map[string]func(*apply.Cluster) error{
+			"here": func(cluster *apply.Cluster) error {
+				_, err := (&Controller{Operator: &frame.Operator{Management: cluster}}).removeHere(t.Context(), l)
+				return err
+			},
+			"elsewhere": func(cluster *apply.Cluster) error {
+				c := &Controller{Operator: &frame.Operator{Management: clusterToLeave(t)}}
+				_, err := c.removeElsewhere(t.Context(), l, managedCluster{Cluster: cluster})
+				return err
+			},
+		} {
+			own := []client.Object{tokenAccount(fleet.NamespaceAgentAddOn, "ci", agent), tokenAccount("team-a", "ci", agent)}
+			another := tokenAccount(fleet.NamespaceAgentAddOn, "another", "another")
+			cluster := clusterToLeave(t, own[0], own[1], another, labelledNamespace("team-a", mark, fleet.LabelTrue),
+				labelledNamespace("agent-of-another", fleet.LabelKlusterlet, "another"))
+			if err := remove(cluster); err != nil {
+				t.Fatal(err)
+			}
+			if exists(t, cluster.Client, own[0]) || exists(t, cluster.Client, own[1]) || !exists(t, cluster.Client, another) {
+				t.Errorf("%s, %s: its accounts stay, or that of another goes", mode, where)
+			}
+		}
+	}
+}
+
+// KL-32: the operator of hosted agents needs none of the rights to what agents have applied in its own cluster, to list the namespaces
+// there, in which what Klusterlets share is found, and to list service accounts of ManagedServiceAccounts.
 func TestRemovalWithFewRights(t *testing.T) {
 	t.Parallel()
 	for resource, refuses := range map[string]func(client.ObjectList) bool{
 		"appliedmanifestworks": func(list client.ObjectList) bool { _, is := list.(*workv1.AppliedManifestWorkList); return is },
 		"namespaces":           func(list client.ObjectList) bool { _, is := list.(*corev1.NamespaceList); return is },
+		"serviceaccounts":      func(list client.ObjectList) bool { _, is := list.(*corev1.ServiceAccountList); return is },
 	} {
 		for _, mode := range modes {
 			l := layoutOf(klusterletWith(mode))
