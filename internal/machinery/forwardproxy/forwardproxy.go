@@ -66,8 +66,11 @@ func Use(config *rest.Config) error {
 // Carry makes the clients of a configuration go through the proxy, whatever proxy the configuration or the environment names.
 func (p Proxy) Carry(config *rest.Config) {
 	config.Dial = p.DialContext
-	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	config.Proxy = None
 }
+
+// None is the Proxy of a configuration whose clients connect without one, whatever the environment names.
+func None(*http.Request) (*url.URL, error) { return nil, nil }
 
 // Error says why a connection through a proxy fails, and what to do about it.
 type Error struct{ cause error }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 	"github.com/capstan-io/capstan/internal/machinery/tcp"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
@@ -84,6 +85,7 @@ func newDialer(access *rest.Config, address string) (*dialer, error) {
 	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return to.DialContext(ctx, network, address)
 	}
+	config.Proxy = forwardproxy.None // to which Dial does not lead: the other process would be asked as if it were one
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for other processes of the hub: %w", err)

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -133,6 +135,17 @@ func TestDial(t *testing.T) {
 			t.Error("somebody who only has a Lease is asked")
 		}
 	})
+}
+
+// CP-03: processes reach each other whatever proxy the environment names, and its password goes to none of them. A process reads the
+// environment once: this is about another process.
+func TestDialLeavesTheProxyOfTheEnvironmentOut(t *testing.T) {
+	t.Parallel()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDial$", "-test.v")
+	child.Env = append(os.Environ(), "HTTPS_PROXY=http://user:password@127.0.0.1:1", "NO_PROXY=", "no_proxy=")
+	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestDial") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // CP-03: without the credential there is no stream, and with one that is renewed there are.

@@ -94,7 +94,7 @@ func (l *link) routeFor(c agentconfig.Config) (route, error) {
 	case proxy != nil:
 		forwardproxy.Proxy{URL: proxy, Trust: rest.TLSClientConfig{CAData: c.Proxy.CABundle}}.Carry(config)
 	case set:
-		config.Dial, config.Proxy = nil, func(*http.Request) (*url.URL, error) { return nil, nil }
+		config.Dial, config.Proxy = nil, forwardproxy.None
 		(&tcp.Dialer{Probe: true}).Use(config)
 	}
 	hub, err := rest.HTTPClientFor(config)
