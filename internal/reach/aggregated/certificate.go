@@ -179,11 +179,12 @@ func (c *certificate) good(chain, key []byte, host string) bool {
 	if err != nil {
 		return false
 	}
-	due := pair.Leaf.NotAfter.Add(-pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore) / 5)
+	now, due := c.clock.Now(), pair.Leaf.NotAfter.Add(-pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)/5)
 	isFor := func(host string) bool {
 		return slices.Contains(pair.Leaf.DNSNames, host) || pair.Leaf.VerifyHostname(host) == nil
 	}
-	return c.clock.Now().Before(due) && isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
+	return !now.Before(pair.Leaf.NotBefore) && now.Before(due) && // its maker's clock may have been ahead
+		isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
 }
 
 // replace makes a certificate and stores it. Of several processes that do so at the same time, one does not fail. Who deletes the Secret

@@ -141,6 +141,28 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
+// CG-01: a certificate is of use from its beginning on, which is still to come where its maker's clock was ahead, until a fifth is left.
+func TestCertificateIsValidNow(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	c := f.replica()
+	chain := f.renewed(t, c)
+	block, _ := pem.Decode(chain)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 5)
+	for at, good := range map[time.Time]bool{
+		leaf.NotBefore.Add(-time.Second): false, leaf.NotBefore: true, due.Add(-time.Second): true, due: false, leaf.NotAfter: false,
+	} {
+		f.clock.SetTime(at)
+		if c.good(chain, c.key, "gateway.ns.svc") != good {
+			t.Errorf("at %s, a certificate from %s to %s is good: %t", at, leaf.NotBefore, leaf.NotAfter, !good)
+		}
+	}
+}
+
 // CG-01, CP-03: of two processes that renew the certificate at the same time one does, and what it shows is verified all the time.
 func TestCertificateIsRenewedOnce(t *testing.T) {
 	t.Parallel()
