@@ -54,11 +54,13 @@ var ErrUnavailable = errors.New("the issuer does not answer")
 
 // Authenticator verifies the tokens of an issuer. It reads the keys of the issuer when it gets the first token.
 type Authenticator struct {
-	config    *Config
-	clock     clock.Clock
-	client    *http.Client
-	users     *cache.LRUExpireCache
-	discovery singleflight.Group
+	config *Config
+	clock  clock.Clock
+	// keyReader reads the keys of the issuer. What anybody may have it do is limited, and leaves discoverer alone, whose requests follow each
+	// other after delays.
+	keyReader, discoverer *http.Client
+	users                 *cache.LRUExpireCache
+	discovery             singleflight.Group
 
 	mu sync.Mutex
 	// verifier is nil before the issuer has answered, which it did at.
@@ -79,17 +81,21 @@ func New(config *Config, c clock.Clock) *Authenticator {
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: issuerTimeout, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	bounded := &bounded{next: transport, limit: rate.NewLimiter(rate.Every(keyRefresh), keyBurst), clock: c}
+	clientOf := func(limit *rate.Limiter) *http.Client {
+		return &http.Client{Transport: &bounded{next: transport, limit: limit, clock: c}, Timeout: issuerTimeout, CheckRedirect: checkRedirect}
+	}
 	return &Authenticator{config: config, clock: c, users: cache.NewLRUExpireCacheWithClock(maxCached, c), backoff: issuerBackoff(),
-		client: &http.Client{Transport: bounded, Timeout: issuerTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if r.URL.Scheme != "https" {
-				return fmt.Errorf("it redirects to %s, which has no TLS", r.URL.Redacted())
-			}
-			if len(via) > 3 {
-				return errors.New("it redirects more than three times")
-			}
-			return nil
-		}}}
+		keyReader: clientOf(rate.NewLimiter(rate.Every(keyRefresh), keyBurst)), discoverer: clientOf(rate.NewLimiter(rate.Inf, 0))}
+}
+
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	if r.URL.Scheme != "https" {
+		return fmt.Errorf("it redirects to %s, which has no TLS", r.URL.Redacted())
+	}
+	if len(via) > 3 {
+		return errors.New("it redirects more than three times")
+	}
+	return nil
 }
 
 // bounded limits the requests to an issuer, and the size of its responses.
@@ -232,8 +238,7 @@ func notReady(verifier *oidc.IDTokenVerifier, problem error) error {
 
 // discover finds out from the issuer where its keys are.
 func (a *Authenticator) discover(ctx context.Context) error {
-	ctx = oidc.ClientContext(ctx, a.client)
-	address, err := keysOf(ctx, a.config.IssuerURL)
+	address, err := keysOf(oidc.ClientContext(ctx, a.discoverer), a.config.IssuerURL)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
@@ -242,7 +247,7 @@ func (a *Authenticator) discover(ctx context.Context) error {
 		return err
 	}
 	a.at, a.retry, a.backoff = now, time.Time{}, issuerBackoff()
-	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(ctx, address)},
+	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, a.keyReader), address)},
 		&oidc.Config{ClientID: a.config.ClientID, SupportedSigningAlgs: a.config.SigningAlgs, Now: a.clock.Now})
 	return nil
 }

@@ -1,6 +1,7 @@
 package oidc_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"k8s.io/apimachinery/pkg/util/wait"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc"
@@ -276,13 +278,46 @@ func TestUnknownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if requests := issuer.Requests(); len(requests) > 5 {
+	if requests := issuer.Requests(); len(requests) > 1+5 {
 		t.Errorf("the issuer is asked %d times", len(requests))
 	}
 	issuer.Rotate(t)
 	clock.Step(5 * time.Second)
 	if _, err := a.Authenticate(t.Context(), issuer.Token(t, issuer.Claims("alice", nil))); err != nil {
 		t.Errorf("with a new key, after a while: %v", err)
+	}
+}
+
+// CP-09: tokens with made-up keys do not keep it from being found out anew where the keys are.
+func TestUnknownKeysLeaveDiscoveryAlone(t *testing.T) {
+	t.Parallel()
+	issuer := oidctest.Start(t)
+	a, clock := authenticator(t, issuer, "tokenReviewCacheTTL: 0s")
+	other, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tomorrow := map[string]any{"exp": clock.Now().Add(24 * time.Hour).Unix()}
+	good := issuer.Token(t, issuer.Claims("alice", tomorrow))
+	if _, err := a.Authenticate(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(time.Hour)
+	for range 10 {
+		if _, err := a.Authenticate(t.Context(), oidctest.Sign(t, jose.RS256, other, rand.Text(), issuer.Claims("alice", tomorrow))); err == nil {
+			t.Fatal("a token of somebody else counts")
+		}
+	}
+	clock.Step(time.Second)
+	if _, err := a.Authenticate(t.Context(), good); err != nil { // which does not wait for discovery
+		t.Fatal(err)
+	}
+	isDiscovery := func(path string) bool { return strings.HasPrefix(path, "/.well-known/") }
+	discovered := func(context.Context) (bool, error) {
+		return slices.ContainsFunc(issuer.Requests()[1:], isDiscovery), nil
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, discovered); err != nil {
+		t.Errorf("the issuer is asked only %s", issuer.Requests())
 	}
 }
 
