@@ -21,10 +21,11 @@ import (
 // Protocol is what the connection of the agent is upgraded to.
 const Protocol = "capstan-tunnel-1"
 
+// Window is how many bytes of a stream the reading side holds at most. A stream over a connection with a round trip of 50 ms then
+// carries 10 MiB/s, and a thousand streams that nobody reads take half a GiB.
+const Window = 512 << 10
+
 const (
-	// window is how many bytes of a stream the reading side holds at most. A stream over a connection with a round trip of 50 ms then
-	// carries 10 MiB/s, and a thousand streams that nobody reads take half a GiB.
-	window = 512 << 10
 	// keepAlive is after how long without anything sent a side sends a ping, and maxSilence how long nothing may come from the other one,
 	// which does the same. Then the connection has died without a word, and the tunnel ends.
 	keepAlive  = 10 * time.Second
@@ -85,7 +86,7 @@ func config() *yamux.Config {
 	c.AcceptBacklog = backlog
 	c.EnableKeepAlive = false // it ends a tunnel on which an answer waits for what was sent before: see line
 	c.ConnectionWriteTimeout = writeTimeout
-	c.MaxStreamWindowSize = window
+	c.MaxStreamWindowSize = Window
 	c.LogOutput = io.Discard // what ends a tunnel is an error of its streams
 	return c
 }

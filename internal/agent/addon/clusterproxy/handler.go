@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -25,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/token"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
 // apiServer is the address of the API server of the managed cluster, wherever the agent finds it.
@@ -86,15 +88,30 @@ func newDial(managed *rest.Config) (func(ctx context.Context, network, address s
 	return (&net.Dialer{}).DialContext, nil
 }
 
+// newTransports returns transports that the agent's other clients do not share: these read what they get, and may hold more of it.
 func newTransports(config *rest.Config) (transports, error) {
+	config = rest.CopyConfig(config)
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment // the default; client-go shares a transport unless the configuration says it
+	}
 	ordinary, err := rest.TransportFor(config)
 	if err != nil {
 		return transports{}, err
 	}
-	config = rest.CopyConfig(config)
+	boundStreams(ordinary)
 	config.NextProtos = []string{"http/1.1"}
 	upgrade, err := rest.TransportFor(config)
 	return transports{ordinary: ordinary, upgrade: upgrade}, err
+}
+
+// boundStreams has a transport of client-go hold no more of an answer that nobody reads than the tunnel does.
+func boundStreams(of http.RoundTripper) {
+	switch of := of.(type) {
+	case *http.Transport:
+		of.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: tunnel.Window}
+	case utilnet.RoundTripperWrapper:
+		boundStreams(of.WrappedRoundTripper())
+	}
 }
 
 func (h *apiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	osexec "os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
 // apiServerOf is a cluster that answers with the request, and echoes what comes through connections that are upgraded.
@@ -145,6 +148,66 @@ func TestIdentity(t *testing.T) {
 	if code, body := get(t, server, "/api/%2e%2e/x", http.Header{access.HeaderUser: {"alice"}}); code != http.StatusBadRequest {
 		t.Errorf("a path that escapes gets %d %s", code, body)
 	}
+}
+
+// CP-07: of an answer that its user does not read, the agent holds as much as the tunnel does. Its own clients, which read, may hold more.
+func TestAnswersThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	windows := make(chan uint32, 100)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{NextProtos: []string{"h2"}}
+	server.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+		"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) { windows <- windowOf(t, conn) },
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, BearerToken: "of-the-agent", TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(server)}}
+	agent := start(t, config, nil)
+	expect := func(of string, is func(uint32) bool) {
+		t.Helper()
+		if len(windows) == 0 {
+			t.Errorf("%s does not ask the API server", of)
+		}
+		for len(windows) > 0 {
+			if got := <-windows; !is(got) {
+				t.Errorf("%s holds %d bytes of an answer", of, got)
+			}
+		}
+	}
+	asTunnel := func(window uint32) bool { return window == tunnel.Window }
+	get(t, agent, "/api/v1/pods", http.Header{access.HeaderUser: {"alice"}})
+	expect("a request of a user of the hub", asTunnel)
+	get(t, agent, "/api/v1/pods", http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {"Bearer of-an-account"}})
+	expect("one with a credential of the cluster", asTunnel)
+	own, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := own.Get(server.URL); err == nil {
+		_ = response.Body.Close()
+	}
+	expect("a client of the agent", func(window uint32) bool { return window > tunnel.Window })
+}
+
+// windowOf reads how much of a response the client of an HTTP/2 connection holds. It is in the settings, which come first: 24 bytes of
+// greeting, a header of 9 that begins with the length, and 6 for each, with the key and the value.
+func windowOf(t *testing.T, conn net.Conn) (window uint32) {
+	t.Helper()
+	beginning := make([]byte, 24+9)
+	if _, err := io.ReadFull(conn, beginning); err != nil {
+		t.Error(err)
+	}
+	settings := make([]byte, binary.BigEndian.Uint16(beginning[25:]))
+	if _, err := io.ReadFull(conn, settings); err != nil {
+		t.Error(err)
+	}
+	for setting := range slices.Chunk(settings, 6) {
+		const initialWindowSize = 4
+		if binary.BigEndian.Uint16(setting) == initialWindowSize {
+			window = binary.BigEndian.Uint32(setting[2:])
+		}
+	}
+	return window
 }
 
 // CP-09: whatever else a request says of whom it is, in whatever writing, is left out, and nothing that it says leaves out whom it is.
