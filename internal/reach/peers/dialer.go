@@ -80,7 +80,7 @@ func newDialer(access *rest.Config, address string) (*dialer, error) {
 	config.NextProtos = []string{tunnel.HTTP}
 	config.Timeout = 0
 	// A stream that is kept for later requests ends soon after the process at its other end has gone. Nothing ends it
-	// for data that is not acknowledged: a cluster may leave off reading a request for as long as it likes.
+	// for data that is not acknowledged: a cluster may leave off reading a request for hours.
 	to := &net.Dialer{Timeout: connectTimeout, KeepAliveConfig: tcp.Probes}
 	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return to.DialContext(ctx, network, address)

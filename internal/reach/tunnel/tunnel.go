@@ -39,6 +39,10 @@ const (
 	acceptTimeout = writeTimeout
 	// closeTimeout is how long the agent may go on with a stream that the hub has closed.
 	closeTimeout = 10 * time.Second
+	// unreadTimeout is how long what the hub sends may wait until the cluster reads on. Then the stream ends: its user may have left, which
+	// nobody notices who waits to send. A cluster may be busy for long before it reads on, and kubelets, too, keep streams for four hours on
+	// which nothing happens.
+	unreadTimeout = 4 * time.Hour
 )
 
 // Tunnel is a connection between a hub and an agent. Both sides may close it, which closes its streams.
@@ -50,13 +54,25 @@ func (t *Tunnel) Open() (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a stream in the tunnel: %w", err)
 	}
-	return &stream{Stream: opened}, nil
+	return &stream{Stream: opened, patience: unreadTimeout}, nil
 }
 
 // stream is one that the hub has opened.
 type stream struct {
 	*yamux.Stream
-	closed sync.Once
+	// patience is how long what is written may wait.
+	patience time.Duration
+	closed   sync.Once
+}
+
+// Write closes the stream if what is written waits for too long. It sets no deadline: those are the caller's.
+func (s *stream) Write(b []byte) (n int, err error) {
+	unread := time.AfterFunc(s.patience, func() { _ = s.Close() })
+	n, err = s.Stream.Write(b)
+	if !unread.Stop() && err != nil {
+		err = fmt.Errorf("the cluster has not read what was sent to it for %s: %w", s.patience, err)
+	}
+	return n, err
 }
 
 // Close ends both directions. What the agent still sends is not kept: it would hold its room until closeTimeout, and the agent, who waits

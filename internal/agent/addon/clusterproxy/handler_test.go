@@ -330,6 +330,12 @@ func TestUpgradesAreCreated(t *testing.T) {
 func handshake(t *testing.T, server *httptest.Server, user string) (conn net.Conn, reader *bufio.Reader, code int) {
 	t.Helper()
 	conn = dial(t, server)
+	reader, code = handshakeOver(t, conn, user)
+	return conn, reader, code
+}
+
+func handshakeOver(t *testing.T, conn net.Conn, user string) (reader *bufio.Reader, code int) {
+	t.Helper()
 	fmt.Fprintf(conn, "GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s: %s\r\n\r\n",
 		access.HeaderUser, user)
 	reader = bufio.NewReader(conn)
@@ -338,7 +344,7 @@ func handshake(t *testing.T, server *httptest.Server, user string) (conn net.Con
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	return conn, reader, response.StatusCode
+	return reader, response.StatusCode
 }
 
 // exec has a connection upgraded.

@@ -267,9 +267,13 @@ func (l *link) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// serve answers what comes through the tunnel until that or the context ends.
+// serve answers what comes through the tunnel until that or the context ends, and with it all that is open: a connection that was upgraded
+// does not notice by itself while the cluster does not read.
 func (l *link) serve(ctx context.Context, t *tunnel.Tunnel) {
-	server := &http.Server{Handler: l.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0)}
+	open, end := context.WithCancel(context.WithoutCancel(ctx)) // with the tunnel, so that nothing is answered in place of the cluster
+	defer end()
+	server := &http.Server{Handler: l.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0),
+		BaseContext: func(net.Listener) context.Context { return open }}
 	defer context.AfterFunc(ctx, t.Close)()
 	if err := server.Serve(t.Listener()); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		ctrllog.FromContext(ctx).V(1).Info("No more requests come through the tunnel", "reason", err.Error())

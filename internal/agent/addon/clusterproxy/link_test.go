@@ -1,6 +1,7 @@
 package clusterproxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -139,6 +141,85 @@ func TestAPIForTunnels(t *testing.T) {
 			t.Errorf("after %d refusals, the hub was asked for its API %d times, want %d", test.refusals, got, test.discoveries)
 		}
 	}
+}
+
+// tunnelPair returns both ends of a tunnel.
+func tunnelPair(t *testing.T) (hub, agent *tunnel.Tunnel) {
+	t.Helper()
+	made := make(chan *tunnel.Tunnel, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		accepted, err := tunnel.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+		}
+		made <- accepted
+	}))
+	t.Cleanup(server.Close)
+	agent, err := tunnel.Dial(t.Context(), server.Client(), server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub = <-made
+	t.Cleanup(hub.Close)
+	t.Cleanup(agent.Close)
+	return hub, agent
+}
+
+// observed is a connection that says when something is about to be written, and when it is closed.
+type observed struct {
+	net.Conn
+	written, closed chan struct{}
+	once            sync.Once
+}
+
+func (o *observed) Write(b []byte) (int, error) {
+	o.written <- struct{}{}
+	return o.Conn.Write(b)
+}
+
+func (o *observed) Close() error {
+	o.once.Do(func() { close(o.closed) })
+	return o.Conn.Close()
+}
+
+// CP-10: what is sent to a cluster that does not read ends with the tunnel.
+func TestWhatIsNotReadEndsWithTheTunnel(t *testing.T) {
+	t.Parallel()
+	near, server := net.Pipe()
+	t.Cleanup(func() { _ = server.Close() })
+	conn := &observed{Conn: near, written: make(chan struct{}, 10), closed: make(chan struct{})}
+	managed := &rest.Config{Host: "http://cluster.invalid",
+		Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(nil)
+	h, err := newHandler(managed, allowed, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, agent := tunnelPair(t)
+	go (&link{handler: h}).serve(t.Context(), agent)
+	go func() { // upgrades the connection, and reads nothing from then on
+		if _, err := http.ReadRequest(bufio.NewReader(server)); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(server, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	}()
+	user, err := hub.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, code := handshakeOver(t, user, "alice"); code != http.StatusSwitchingProtocols {
+		t.Fatalf("the answer is %d", code)
+	}
+	for len(conn.written) > 0 { // the request
+		<-conn.written
+	}
+	if _, err := io.WriteString(user, "x"); err != nil {
+		t.Fatal(err)
+	}
+	<-conn.written
+	hub.Close()
+	<-conn.closed
 }
 
 // CP-13: the tunnel goes through the proxy of the configuration, and is made again through another one when that changes, and then alone.
