@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/reach/agentconfig"
 )
 
@@ -159,13 +160,14 @@ func (c *Controller) condition() *metav1.Condition {
 	switch err := c.rules.problem(); {
 	case err != nil:
 		return &metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubAccessRulesInvalid,
-			Message: fmt.Sprintf("On the managed cluster, %v. Until that is corrected, no request of the hub is let through.", err)}
+			Message: fmt.Sprintf("On the managed cluster, %s. Until that is corrected, no request of the hub is let through.",
+				text.Message(err.Error()))}
 	case connected:
 		return &metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, Reason: fleet.ReasonTunnelConnected,
 			Message: "The agent has a tunnel to the hub."}
-	case problem != nil:
+	case problem != "":
 		return &metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionFalse, Reason: fleet.ReasonTunnelNotConnected,
-			Message: fmt.Sprintf("The agent cannot make a tunnel to the hub, and goes on trying: %v", problem)}
+			Message: "The agent cannot make a tunnel to the hub, and goes on trying: " + problem}
 	}
 	return nil
 }

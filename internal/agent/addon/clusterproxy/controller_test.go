@@ -3,6 +3,7 @@ package clusterproxy
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,4 +40,15 @@ func TestReportEnds(t *testing.T) {
 			t.Errorf("it ends after %s", took)
 		}
 	})
+}
+
+// CP-10: whatever is wrong with the rules of the cluster, a condition can say it: the API takes 32 KiB.
+func TestProblemsOfRulesInConditions(t *testing.T) {
+	t.Parallel()
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(hubAccess(map[string]string{keyRules: "- {" + strings.Repeat("x", 100<<10) + ": 1}"}))
+	cond := (&Controller{rules: allowed, link: &link{}}).condition()
+	if cond.Reason != fleet.ReasonHubAccessRulesInvalid || len(cond.Message) > 32<<10 {
+		t.Errorf("with a field of 100 KiB, the condition is %s, with a message of %d bytes", cond.Reason, len(cond.Message))
+	}
 }

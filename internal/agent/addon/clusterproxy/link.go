@@ -22,6 +22,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 	"github.com/capstan-io/capstan/internal/machinery/tcp"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/reach/agentconfig"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
@@ -56,7 +57,7 @@ type link struct {
 	enabled   bool
 	stop      context.CancelFunc
 	connected bool
-	problem   error
+	problem   string
 }
 
 // route is how the hub is reached.
@@ -162,21 +163,25 @@ func (l *link) end() {
 		l.stop()
 		l.stop = nil
 	}
-	l.connected, l.problem = false, nil
+	l.connected, l.problem = false, ""
 }
 
-// state says whether there is a tunnel, and if there is none why the last attempt failed. While a tunnel that has ended is made again, it
-// counts as there.
-func (l *link) state() (connected bool, problem error) {
+// state says whether there is a tunnel, and if there is none why the last attempt failed, as a condition has it. While a tunnel that has
+// ended is made again, it counts as there.
+func (l *link) state() (connected bool, problem string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.connected, l.problem
 }
 
-func (l *link) set(ctx context.Context, connected bool, problem error) {
+func (l *link) set(ctx context.Context, connected bool, err error) {
+	problem := ""
+	if err != nil {
+		problem = text.Message(text.Stable(err.Error()))
+	}
 	l.mu.Lock()
 	current := ctx.Err() == nil // and not one that has ended meanwhile
-	changed := current && (l.connected != connected || fmt.Sprint(l.problem) != fmt.Sprint(problem))
+	changed := current && (l.connected != connected || l.problem != problem)
 	if current {
 		l.connected, l.problem = connected, problem
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,6 +64,30 @@ func TestRetries(t *testing.T) {
 		}
 		if wait != test.last || answered(test.err) != test.from {
 			t.Errorf("%s: waits up to %s; it is from the hub: %t", name, wait, answered(test.err))
+		}
+	}
+}
+
+// CP-10: what is reported fits into a condition, and is not reported anew when the same happens again.
+func TestProblemsInConditions(t *testing.T) {
+	t.Parallel()
+	cutAt := func(port int) error {
+		at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: port}
+		return fmt.Errorf("Post: %w", &net.OpError{Op: "read", Net: "tcp", Source: at, Addr: at, Err: syscall.ECONNRESET})
+	}
+	page := func() error { // of a proxy that refuses
+		return apierrors.NewGenericServerResponse(http.StatusForbidden, "create", schema.GroupResource{Resource: "tunnel"}, "",
+			strings.Repeat("<p>ü</p>", 8<<10), 0, true)
+	}
+	for name, problems := range map[string][]error{"cut at different ports": {cutAt(40001), cutAt(40002)}, "a page": {page(), page()}} {
+		reports := 0
+		l := &link{changed: func() { reports++ }}
+		for _, problem := range problems {
+			l.set(t.Context(), false, problem)
+		}
+		_, problem := l.state()
+		if reports != 1 || problem == "" || len(problem) > 8<<10 || !utf8.ValidString(problem) {
+			t.Errorf("%s: %d reports, the last of %d bytes", name, reports, len(problem))
 		}
 	}
 }
@@ -265,11 +290,11 @@ func TestConfigure(t *testing.T) {
 	for want, proxy := range map[string]addonv1beta1.ProxyConfig{
 		"certificate": {HTTPSProxy: second.URL}, "hub.invalid": {HTTPSProxy: second.URL, NoProxy: "hub.invalid"}} {
 		configure(agentconfig.Config{Proxy: proxy})
-		for connected, problem := l.state(); connected || problem == nil; connected, problem = l.state() {
+		for connected, problem := l.state(); connected || problem == ""; connected, problem = l.state() {
 			<-changed
 		}
-		if _, problem := l.state(); !strings.Contains(problem.Error(), want) {
-			t.Errorf("through %+v: %v, want %q", proxy, problem, want)
+		if _, problem := l.state(); !strings.Contains(problem, want) {
+			t.Errorf("through %+v: %s, want %q", proxy, problem, want)
 		}
 	}
 }
