@@ -46,9 +46,9 @@ func TestReportEnds(t *testing.T) {
 func TestProblemsOfRulesInConditions(t *testing.T) {
 	t.Parallel()
 	allowed := &rules{clock: clock.RealClock{}}
-	allowed.set(hubAccess(map[string]string{keyRules: "- {" + strings.Repeat("x", 100<<10) + ": 1}"}))
+	allowed.set(hubAccess(map[string]string{keyRules: "[{}]", keyOIDC: "clientID: x\nissuerURL: " + strings.Repeat("x", 100<<10)}))
 	cond := (&Controller{rules: allowed, link: &link{}}).condition()
 	if cond.Reason != fleet.ReasonHubAccessRulesInvalid || len(cond.Message) > 32<<10 {
-		t.Errorf("with a field of 100 KiB, the condition is %s, with a message of %d bytes", cond.Reason, len(cond.Message))
+		t.Errorf("with a value of 100 KiB, the condition is %s, with a message of %d bytes", cond.Reason, len(cond.Message))
 	}
 }

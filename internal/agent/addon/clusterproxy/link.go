@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,6 +39,12 @@ const (
 	unavailableRetry = time.Second
 	lastRetry        = 12800 * time.Millisecond
 )
+
+// dialTimeout is how long the hub may take to give a tunnel. It waits itself for a while when it has just started.
+const dialTimeout = 30 * time.Second
+
+// errSilent says that the hub has not given a tunnel in that time, as after a cut that nobody is told of.
+var errSilent = fmt.Errorf("the hub has not answered for %s", dialTimeout)
 
 // headerTimeout is how long a request in a stream may take to arrive.
 const headerTimeout = 30 * time.Second
@@ -121,7 +128,7 @@ func (l *link) configure(c agentconfig.Config) error {
 	l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.route.hub.CloseIdleConnections()
+	utilnet.CloseIdleConnectionsFor(l.route.hub.Transport)
 	l.route = other
 	return nil
 }
@@ -198,7 +205,7 @@ func (l *link) keep(ctx context.Context, by route) {
 		t, err := l.dial(ctx, by, &served)
 		if err != nil {
 			// What no hub has answered may be over in a moment, and could not be reported anyway.
-			if answered(err) || wait >= absentRetry {
+			if answered(err) || errors.Is(err, errSilent) || wait >= absentRetry {
 				l.set(ctx, false, err)
 			}
 			l.sleep(ctx, wait)
@@ -214,9 +221,21 @@ func (l *link) keep(ctx context.Context, by route) {
 	}
 }
 
-// dial makes a tunnel by the API that the hub has for it. It finds out which one that is, and keeps it until the hub refuses a tunnel: one
-// that starts again publishes its APIs late.
-func (l *link) dial(ctx context.Context, by route, served *schema.GroupVersion) (t *tunnel.Tunnel, err error) {
+// dial makes a tunnel, unless that takes too long. Then no connection is used again that may have died without a word.
+func (l *link) dial(ctx context.Context, by route, served *schema.GroupVersion) (*tunnel.Tunnel, error) {
+	within, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel() // which ends no tunnel that is made
+	t, err := l.ask(within, by, served)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		utilnet.CloseIdleConnectionsFor(by.hub.Transport)
+		err = fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return t, err
+}
+
+// ask asks for a tunnel by the API that the hub has for it. It finds out which one that is, and keeps it until the hub refuses a tunnel:
+// one that starts again publishes its APIs late.
+func (l *link) ask(ctx context.Context, by route, served *schema.GroupVersion) (t *tunnel.Tunnel, err error) {
 	if served.Empty() {
 		if *served, err = api.Served(ctx, l.config, by.hub); err != nil {
 			*served = schema.GroupVersion{}

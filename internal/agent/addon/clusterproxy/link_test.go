@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -65,6 +67,48 @@ func TestRetries(t *testing.T) {
 		if wait != test.last || answered(test.err) != test.from {
 			t.Errorf("%s: waits up to %s; it is from the hub: %t", name, wait, answered(test.err))
 		}
+	}
+}
+
+// silentHub does not answer requests with a method, and has nothing at other paths.
+type silentHub struct {
+	method string
+	closed int
+}
+
+func (s *silentHub) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == s.method {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+func (s *silentHub) CloseIdleConnections() { s.closed++ }
+
+// CP-10: a hub that is silent, as after a cut that nobody is told of, has half a minute. Then that is reported, and over other connections
+// it is tried again.
+func TestHubIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]string{"asked for its API": http.MethodGet, "asked for a tunnel": http.MethodPost} {
+		synctest.Test(t, func(t *testing.T) {
+			hub, changed := &silentHub{method: method}, make(chan struct{}, 10)
+			l := &link{cluster: "c1", config: &rest.Config{Host: "https://hub.invalid"}, base: &url.URL{Scheme: "https", Host: "hub.invalid"},
+				clock: clock.RealClock{}, connected: true, changed: func() { changed <- struct{}{} }}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			begun := time.Now()
+			go l.keep(ctx, route{hub: &http.Client{Transport: hub}})
+			<-changed
+			connected, problem := l.state()
+			took := time.Since(begun)
+			if connected || !strings.Contains(problem, "the hub has not answered for 30s") || took != 30*time.Second {
+				t.Errorf("%s: after %s, it is connected: %t, %s", name, took, connected, problem)
+			}
+			if hub.closed != 1 {
+				t.Errorf("%s: connections that nobody uses are closed %d times", name, hub.closed)
+			}
+		})
 	}
 }
 
