@@ -34,6 +34,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
@@ -108,14 +109,17 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 		return err
 	}
 	if a.access.Brokered {
-		return builtin.Register(mgr, hub, a.clock)
+		return builtin.Register(mgr, hub, builtin.NeedsAPI(), a.clock)
 	}
 	err = serviceaccount.Register(mgr, serviceaccount.Options{
 		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, HubHash: a.hubHash, Agent: a.identity.Agent,
 		Managed: a.managed, Recorder: hubEvents.NewRecorder(hub.GetScheme(), serviceAccountRecorder), Clock: a.clock,
 	})
-	if err != nil || !a.FeatureGates.Enabled(featuregates.ClusterProxy) {
+	if err != nil {
 		return err
+	}
+	if !a.FeatureGates.Enabled(featuregates.ClusterProxy) {
+		return builtin.Register(mgr, hub, builtin.SwitchedOff(fleet.AddOnClusterProxy, featuregates.ClusterProxy), a.clock)
 	}
 	return clusterproxy.Register(mgr, clusterproxy.Options{
 		Hub: hub, Managed: a.managed, InCluster: isOwnCluster(a.managed), Cluster: a.identity.Cluster, Namespace: a.Namespace, Clock: a.clock,

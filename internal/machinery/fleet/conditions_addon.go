@@ -5,6 +5,7 @@ const (
 	ReasonBuiltInRunning          = "BuiltInRunning"                        // True; of add-ons that are built in, an extension
 	ReasonBuiltInFailed           = "BuiltInFailed"                         // False; the same
 	ReasonBuiltInNeedsAPI         = "BuiltInNeedsAPI"                       // False; the same, where the agent reaches the hub by gRPC
+	ReasonBuiltInSwitchedOff      = "BuiltInSwitchedOff"                    // False; the same, without its feature gate of the agent
 	ReasonBuiltInStarting         = "BuiltInStarting"                       // Unknown; the same
 	ReasonAddOnLeaseUpdated       = "ManagedClusterAddOnLeaseUpdated"       // True
 	ReasonWorkApplied             = "WorkApplied"                           // True

@@ -230,6 +230,16 @@ func TestTunnelIsCut(t *testing.T) {
 	refused("is not accepted or is being deleted")
 }
 
+// CP-10, NX-01: an agent that is to make no tunnel says so.
+func TestTunnelIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	p := &framework.Proxied{On: framework.Hub, Name: "no-tunnel"}
+	env.Join(t, p.On, framework.Managed, p.Name, "--namespace", framework.Namespace(t, framework.Managed.Client(t), p.Name),
+		"--feature-gates=ClusterProxy=false")
+	framework.Create(t, p.On.Client(t), p.AddOn())
+	p.AwaitAvailable(t, metav1.ConditionFalse, fleet.ReasonBuiltInSwitchedOff, "--feature-gates=ClusterProxy=true")
+}
+
 func await(t *testing.T, ended <-chan struct{}) {
 	t.Helper()
 	env.Eventually(t, func(context.Context) error {

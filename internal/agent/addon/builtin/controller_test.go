@@ -12,34 +12,60 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// GR-11: a built-in add-on is reported not to work, once; others are left alone.
+// GR-11, CP-10: built-in add-ons that the agent does not run are reported not to work, once, also if one worked before; others are left
+// alone.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	builtIn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnClusterProxy,
-		Annotations: map[string]string{fleet.AnnotationBuiltIn: fleet.LabelTrue}}}
-	other := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "other"}}
-	hub := fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithObjects(builtIn, other).WithStatusSubresource(builtIn).Build()
-	c := &Controller{hub: hub, clock: clock.RealClock{}}
-	versions := map[string]bool{}
-	for range 2 {
-		for _, addOn := range []*addonv1beta1.ManagedClusterAddOn{builtIn, other} {
-			if _, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
-				t.Fatal(err)
+	for name, test := range map[string]struct {
+		cause Cause
+		// reasons are those of the condition of cluster-proxy, of another add-on that is built in, and of one that is not.
+		reasons [3]string
+	}{
+		"by gRPC": {NeedsAPI(), [3]string{fleet.ReasonBuiltInNeedsAPI, fleet.ReasonBuiltInNeedsAPI, ""}},
+		"switched off": {SwitchedOff(fleet.AddOnClusterProxy, featuregates.ClusterProxy),
+			[3]string{fleet.ReasonBuiltInSwitchedOff, "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			builtIn := map[string]string{fleet.AnnotationBuiltIn: fleet.LabelTrue}
+			proxy := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnClusterProxy,
+				Annotations: builtIn}}
+			meta.SetStatusCondition(&proxy.Status.Conditions, metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue,
+				Reason: fleet.ReasonTunnelConnected})
+			accounts := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnManagedServiceAccount,
+				Annotations: builtIn}}
+			other := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "other"}}
+			hub := fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithObjects(proxy, accounts, other).WithStatusSubresource(proxy).Build()
+			c := &Controller{hub: hub, cause: test.cause, clock: clock.RealClock{}}
+			versions := map[string]bool{}
+			for range 2 {
+				for i, addOn := range []*addonv1beta1.ManagedClusterAddOn{proxy, accounts, other} {
+					if _, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+						t.Fatal(err)
+					}
+					if err := hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
+						t.Fatal(err)
+					}
+					expectReason(t, addOn, test.reasons[i])
+				}
+				versions[proxy.ResourceVersion] = true
 			}
-			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
-				t.Fatal(err)
+			if len(versions) != 1 {
+				t.Errorf("what is reported already is written again: %v", versions)
 			}
-		}
-		versions[builtIn.ResourceVersion] = true
+		})
 	}
-	cond := meta.FindStatusCondition(builtIn.Status.Conditions, fleet.ConditionAvailable)
-	if cond == nil || cond.Status != metav1.ConditionFalse || cond.Reason != fleet.ReasonBuiltInNeedsAPI || len(versions) != 1 {
-		t.Errorf("%+v in the versions %v", cond, versions)
+}
+
+func expectReason(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reason string) {
+	t.Helper()
+	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable)
+	if reason == "" && cond == nil || cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == reason {
+		return
 	}
-	if len(other.Status.Conditions) != 0 {
-		t.Errorf("the other one has %+v", other.Status.Conditions)
-	}
+	t.Errorf("%s: want the reason %q, have %+v", addOn.Name, reason, cond)
 }

@@ -5,6 +5,7 @@ package clusterproxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,7 +107,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsNotFound(err) || addOn.DeletionTimestamp != nil || !fleet.IsBuiltIn(addOn) {
 		c.link.end()
 		c.configMaps.Follow(req.NamespacedName)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, c.takeBack(ctx, addOn)
 	}
 	if known := c.readRules(req.NamespacedName); !known {
 		return ctrl.Result{}, nil // their watch enqueues the add-on
@@ -146,6 +147,24 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 	before := addOn.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	meta.SetStatusCondition(&addOn.Status.Conditions, *cond)
+	return c.write(ctx, addOn, before)
+}
+
+// takeBack removes what this controller has reported of an add-on that is another manager's now.
+func (c *Controller) takeBack(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
+	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable)
+	own := cond != nil && slices.Contains([]string{fleet.ReasonTunnelConnected, fleet.ReasonTunnelNotConnected,
+		fleet.ReasonHubAccessRulesInvalid}, cond.Reason)
+	if !own || addOn.DeletionTimestamp != nil {
+		return nil
+	}
+	before := addOn.DeepCopy()
+	meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionAvailable)
+	return c.write(ctx, addOn, before)
+}
+
+// write writes the status of an add-on if it has changed.
+func (c *Controller) write(ctx context.Context, addOn, before *addonv1beta1.ManagedClusterAddOn) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if _, err := patch.Status(ctx, c.hub, addOn, before); client.IgnoreNotFound(err) != nil {
