@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// maxTunnels is how many tunnels a cluster has at most: an agent that starts again has a second one until the first is found dead. One
-	// more ends the oldest.
+	// maxTunnels is how many tunnels a cluster has at most: an agent that starts again has a second one until the first is found dead, and
+	// one with another certificate until nothing goes through the first. One more ends the oldest.
 	maxTunnels = 4
 	// idleStreams and idleTime are how many streams of a cluster are kept for later requests, and for how long.
 	idleStreams = 32

@@ -46,6 +46,9 @@ const dialTimeout = 30 * time.Second
 // errSilent says that the hub has not given a tunnel in that time, as after a cut that nobody is told of.
 var errSilent = fmt.Errorf("the hub has not answered for %s", dialTimeout)
 
+// retireInterval is how often it is found out whether a tunnel is still of use whose place another one has taken.
+const retireInterval = 10 * time.Second
+
 // headerTimeout is how long a request in a stream may take to arrive.
 const headerTimeout = 30 * time.Second
 
@@ -53,10 +56,12 @@ const headerTimeout = 30 * time.Second
 type link struct {
 	cluster string
 	config  *rest.Config // of the hub
-	base    *url.URL
-	handler *apiHandler
-	changed func()
-	clock   clock.WithTicker
+	// certificate is that of the agent in the configuration; nil if there is none.
+	certificate *certificate
+	base        *url.URL
+	handler     *apiHandler
+	changed     func()
+	clock       clock.WithTicker
 
 	mu        sync.Mutex
 	route     route
@@ -86,7 +91,8 @@ func newLink(o Options, allowed *rules, changed func()) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for requests of users of the hub: %w", err)
 	}
-	l := &link{cluster: o.Cluster, config: config, base: base, handler: answers, changed: changed, clock: o.Clock}
+	l := &link{cluster: o.Cluster, config: config, certificate: certificateOf(config), base: base, handler: answers, changed: changed,
+		clock: o.Clock}
 	l.route, err = l.routeFor(agentconfig.Config{})
 	return l, err
 }
@@ -105,7 +111,7 @@ func (l *link) routeFor(c agentconfig.Config) (route, error) {
 		config.Dial, config.Proxy = nil, forwardproxy.None
 		(&tcp.Dialer{Probe: true}).Use(config)
 	}
-	hub, err := rest.HTTPClientFor(config)
+	hub, err := l.certificate.client(config)
 	if err != nil {
 		return route{}, fmt.Errorf("make a client for tunnels: %w", err)
 	}
@@ -198,14 +204,18 @@ func (l *link) set(ctx context.Context, connected bool, err error) {
 	}
 }
 
-// keep has one tunnel after the other until the context ends.
+// keep has a tunnel until the context ends. It makes the next one when that has ended, or beside it when the agent has another certificate.
 func (l *link) keep(ctx context.Context, by route) {
 	wait, served := firstRetry, schema.GroupVersion{}
+	renewed := l.certificate.renewals(ctx)
+	var current *tunnel.Tunnel
+	var until time.Time // the certificate of the current one ends
 	for ctx.Err() == nil {
-		t, err := l.dial(ctx, by, &served)
+		next, err := l.dial(ctx, by, &served)
 		if err != nil {
 			// What no hub has answered may be over in a moment, and could not be reported anyway.
-			if answered(err) || errors.Is(err, errSilent) || wait >= absentRetry {
+			reported := answered(err) || errors.Is(err, errSilent) || wait >= absentRetry
+			if reported && !isOpen(current) {
 				l.set(ctx, false, err)
 			}
 			l.sleep(ctx, wait)
@@ -215,9 +225,46 @@ func (l *link) keep(ctx context.Context, by route) {
 		wait = firstRetry
 		l.set(ctx, true, nil)
 		ctrllog.FromContext(ctx).Info("Users of the hub reach the cluster through a tunnel")
-		l.serve(ctx, t)
-		ctrllog.FromContext(ctx).Info("The tunnel to the hub has ended")
-		l.sleep(ctx, wait)
+		if isOpen(current) {
+			go l.retire(current, until)
+		}
+		current, until = next, l.certificate.shownUntil()
+		go l.serve(ctx, current)
+		select {
+		case <-current.Done():
+			l.sleep(ctx, wait)
+		case <-renewed:
+			utilnet.CloseIdleConnectionsFor(by.hub.Transport) // they are of the certificate before
+		}
+	}
+}
+
+// isOpen reports whether there is a tunnel that has not ended.
+func isOpen(t *tunnel.Tunnel) bool {
+	if t == nil {
+		return false
+	}
+	select {
+	case <-t.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// retire closes a tunnel whose place another one has taken, once nothing goes through it any more, or its certificate has ended. The hub
+// may not know the other one in the first moment.
+func (l *link) retire(t *tunnel.Tunnel, until time.Time) {
+	defer t.Close()
+	for {
+		select {
+		case <-t.Done():
+			return
+		case <-l.clock.After(retireInterval):
+		}
+		if t.Streams() == 0 || !l.clock.Now().Before(until) {
+			return
+		}
 	}
 }
 
@@ -304,4 +351,5 @@ func (l *link) serve(ctx context.Context, t *tunnel.Tunnel) {
 	}
 	t.Close()
 	_ = server.Close()
+	ctrllog.FromContext(ctx).Info("The tunnel to the hub has ended")
 }

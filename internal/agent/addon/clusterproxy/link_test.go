@@ -167,6 +167,20 @@ func startHub(t *testing.T, address string) (hub hubAt, listens string, made, en
 	return hubAt{config: &rest.Config{Host: "https://" + address, TLSClientConfig: trust}}, server.Listener.Addr().String(), begins, ends
 }
 
+// startLink has an agent keep a tunnel to a hub, through which everybody is let into a cluster.
+func startLink(t *testing.T, hub *rest.Config, clk clock.WithTicker) {
+	t.Helper()
+	_, managed := apiServerOf(t)
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(nil)
+	l, err := newLink(Options{Hub: hubAt{config: hub}, Managed: managed, Cluster: "c1", Clock: clk}, allowed, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = l.Start(t.Context()) }()
+	l.enable()
+}
+
 // The API for tunnels is found out once, and again when the hub refuses a tunnel: it may be another hub by then.
 func TestAPIForTunnels(t *testing.T) {
 	t.Parallel()
@@ -191,16 +205,7 @@ func TestAPIForTunnels(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	hub := hubAt{config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(server)}}}
-	_, managed := apiServerOf(t)
-	l, err := newLink(Options{Hub: hub, Managed: managed, Cluster: "c1", Clock: clock.RealClock{}}, &rules{clock: clock.RealClock{}}, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go func() { _ = l.Start(ctx) }()
-	l.enable()
+	startLink(t, &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(server)}}, clock.RealClock{})
 	current := <-made
 	for _, test := range []struct{ refusals, discoveries int32 }{{0, 1}, {1, 2}, {0, 2}, {2, 4}} {
 		refusals.Store(test.refusals)
