@@ -36,7 +36,9 @@ func RevisionOf(resource schema.GroupResource, o metav1.Object) Revision {
 		Labels      map[string]string
 		Annotations map[string]string
 		Owners      []metav1.OwnerReference
-	}{o.GetUID(), o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences()})
+		Finalizers  []string
+	}{o.GetUID(), o.GetGeneration(), o.GetDeletionTimestamp() != nil, o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences(),
+		o.GetFinalizers()})
 	return Revision(strconv.FormatUint(h.Sum64(), 36))
 }
 

@@ -152,7 +152,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// A busy status calls no owner: where generations are counted, they and the metadata decide.
+// WK-14, WK-17: a busy status calls no owner: where generations are counted, they and the metadata decide.
 func TestStatusIsNoNews(t *testing.T) {
 	t.Parallel()
 	tracker, k, notified := newKind(t)
@@ -169,6 +169,7 @@ func TestStatusIsNoNews(t *testing.T) {
 		"label":      func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "b"} },
 		"annotation": func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"a": "b"} },
 		"owner":      func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{UID: "2"}} },
+		"finalizer":  func(o *metav1.PartialObjectMetadata) { o.Finalizers = []string{"example.com/held"} },
 		"deletion":   func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} },
 		"identity":   func(o *metav1.PartialObjectMetadata) { o.UID = "2" },
 	} {
