@@ -188,8 +188,13 @@ func (c *Controller) sync(ctx context.Context, work *workv1.ManifestWork) (ctrl.
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
+	if last != nil && last.owner == amw.UID { // a Job that has ended and gone since the last pass is not to be made again by this one
+		if err := c.recordEnded(ctx, amw, last.results); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if c.isUpToDate(last, work, amw) {
-		return ctrl.Result{RequeueAfter: c.untilRequeue(last.results)}, c.recordEnded(ctx, amw, last.results)
+		return ctrl.Result{RequeueAfter: c.untilRequeue(last.results)}, nil
 	}
 	results, live := c.applier.apply(ctx, amw, work, last)
 	c.observe(amw.Name, work, last, results, live)

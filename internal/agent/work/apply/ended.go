@@ -55,7 +55,7 @@ func specHash(object *unstructured.Unstructured) string {
 }
 
 // recordEnded writes down which Jobs of the work have ended, as far as the observer has seen it, and forgets those that the work names no
-// more.
+// more. A Job that is being deleted counts as well: it cannot be applied any more, and was under this generation.
 func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
 	before := endedJobsOf(amw)
 	jobs := endedJobs{}
@@ -69,7 +69,7 @@ func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifes
 			jobs[name] = hash
 		}
 		// What was read may be another Job of the name, or that of an earlier manifest.
-		if reading := c.Observer.Reading(amw.Name, o.object()); reading != nil && o.err == nil && o.uid != "" && reading.Ended == o.uid {
+		if reading := c.Observer.Reading(amw.Name, o.object()); reading != nil && o.applied && o.uid != "" && reading.Ended == o.uid {
 			jobs[name] = specHash(o.manifest)
 		}
 	}

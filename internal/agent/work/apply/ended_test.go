@@ -2,6 +2,7 @@ package apply
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,12 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	kubetesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -123,7 +127,7 @@ func TestRecordEnded(t *testing.T) {
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
 	r.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).Build()
 	outcomeOf := func(status string) ([]manifestResult, []*unstructured.Unstructured) {
-		o := manifestResult{resolved: true, presence: conditions.Present, uid: "now",
+		o := manifestResult{resolved: true, presence: conditions.Present, uid: "now", applied: true,
 			mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}}}
 		o.manifest = &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(jobOf("a")), &o.manifest.Object); err != nil {
@@ -139,6 +143,9 @@ func TestRecordEnded(t *testing.T) {
 		live.SetUID("now")
 		if content["other"] != nil {
 			live.SetUID("before")
+		}
+		if content["deleted"] != nil || content["refused"] != nil {
+			o.err, o.applied = errors.New("it is not applied"), content["refused"] == nil
 		}
 		return []manifestResult{o}, []*unstructured.Unstructured{live}
 	}
@@ -167,4 +174,60 @@ func TestRecordEnded(t *testing.T) {
 	expect("it is missing", `{}`, 1)
 	expect("the work has it no more", "", 0)
 	expect("it has failed", `{"conditions":[{"type":"Failed","status":"True"}]}`, 1)
+	expect("the work has it no more", "", 0)
+	expect("another manifest was refused", `{"refused":true,"conditions":[{"type":"Complete","status":"True"}]}`, 0)
+	expect("it is being deleted", `{"deleted":true,"conditions":[{"type":"Complete","status":"True"}]}`, 1)
+}
+
+// WK-17: a Job that ends and goes between two passes is not made again by the second, also if there was one while it was being deleted.
+func TestJobEndsBetweenPasses(t *testing.T) {
+	t.Parallel()
+	for name, deleted := range map[string]bool{"it goes at once": false, "it is deleted for a while": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work"), UID: "amw"}}
+			r, d, work := newReporter(t), newDisputed(t), jobWork("a")
+			r.hub, r.managed = clientWith(t, work), clientWith(t, amw)
+			r.Record = func(*workv1.ManifestWork, string, string, string, string) {}
+			r.Applied = &deletion.Cluster{Tracked: d.tracked}
+			r.applier, d.managed = d.applier, r.managed
+			d.mapper.(*meta.DefaultRESTMapper).Add(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, meta.RESTScopeNamespace)
+			objects, made := d.objects.(*dynamicfake.FakeDynamicClient), 0
+			objects.PrependReactor("create", "jobs", func(action kubetesting.Action) (bool, runtime.Object, error) {
+				made++
+				action.(kubetesting.CreateAction).GetObject().(*unstructured.Unstructured).SetUID("once")
+				return false, nil, nil
+			})
+			pass := func() error {
+				_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(work)})
+				return err
+			}
+			if err := pass(); err != nil {
+				t.Fatal(err)
+			}
+			jobs := objects.Resource(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}).Namespace("default")
+			live, err := jobs.Get(t.Context(), "once", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if deleted {
+				live.SetDeletionTimestamp(new(metav1.Now()))
+				if _, err := jobs.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if pass() == nil {
+					t.Fatal("a Job that is being deleted is applied")
+				}
+			}
+			live.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
+			o := &r.lastResults.get("work").results[0]
+			r.Observer.Observe(amw.Name, o.object(), o.query, live)
+			if err := jobs.Delete(t.Context(), "once", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := pass(); err != nil || made != 1 {
+				t.Errorf("made %d times, %v", made, err)
+			}
+		})
+	}
 }

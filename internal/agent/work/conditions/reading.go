@@ -38,7 +38,7 @@ type Reading struct {
 	Values []workv1.FeedbackValue
 	// Conditions come from rules and from the health of the object. They have no times and generations.
 	Conditions []metav1.Condition
-	// Ended is the UID of the object if it is a Job that is complete or has failed; empty otherwise.
+	// Ended is the UID of the object if it is a Job that is complete or has failed, and may be gone since; empty otherwise.
 	Ended types.UID
 	// Failure says what could not be answered; empty means that everything was.
 	Failure string

@@ -196,12 +196,21 @@ func (o *Observer) read(ctx context.Context, object tracker.Object) error {
 			o.notify(owner, o.answer(object, owner, registered, o.evaluator.Read(live, registered.Query, o.MaxJSONRawLength),
 				live.GetResourceVersion()))
 		case apierrors.IsNotFound(err):
-			o.notify(owner, o.answer(object, owner, registered, conditions.NotFound(registered.Query), version))
+			o.notify(owner, o.answer(object, owner, registered, o.keepEnded(owner, object, conditions.NotFound(registered.Query)), version))
 		case o.toRead.NumRequeues(object) >= maxReadFailures:
-			o.notify(owner, o.answer(object, owner, registered, conditions.Unreadable(registered.Query, err), version))
+			o.notify(owner, o.answer(object, owner, registered, o.keepEnded(owner, object, conditions.Unreadable(registered.Query, err)),
+				version))
 		}
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// keepEnded has an answer without the object say, as the last one does, that the object has ended.
+func (o *Observer) keepEnded(owner string, object tracker.Object, reading *conditions.Reading) *conditions.Reading {
+	if last := o.Reading(owner, object); last != nil {
+		reading.Ended = last.Ended
+	}
+	return reading
 }
 
 // startRead returns the queries about the object, and the least version that is worth reading.

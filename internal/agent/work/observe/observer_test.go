@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -313,6 +314,32 @@ func TestRestored(t *testing.T) {
 	c.mu.Unlock()
 	c.changed(thing, "31", false)
 	c.awaitLevel(t, "31")
+}
+
+// WK-17: that a Job has ended is known also when it cannot be read any more, or is gone.
+func TestEndedAndGone(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"gone": apierrors.NewNotFound(things.GroupResource(), "thing"), "unreadable": errors.New("no route"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			job := at("1", 1)
+			job.SetGroupVersionKind(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"})
+			job.SetUID("job")
+			job.Object["status"] = map[string]any{"level": int64(1), "conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
+			c.Observe("a", thing, level, job)
+			c.set(nil, err)
+			c.await(t, "the answer without the object", func() bool {
+				c.clock.Step(lastRetry)
+				return strings.Contains(c.Reading("a", thing).Failure, "the object ")
+			})
+			if ended := c.Reading("a", thing).Ended; ended != "job" {
+				t.Errorf("%q has ended", ended)
+			}
+		})
+	}
 }
 
 // What has gone is said at once; what cannot be read only if it stays so, for it is tried again.
