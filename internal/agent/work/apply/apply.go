@@ -118,12 +118,15 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 // applyTask writes the object unless it is as the last pass left it, or a repair of it is not due. isSameOwner reports whether the
 // AppliedManifestWork is that of the last pass.
 func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (live *unstructured.Unstructured) {
+	if t.before != nil {
+		t.written = t.before.written // until there is a write
+	}
 	err := a.check(ctx, t)
 	until, backingOff := a.inBackoff(t)
 	switch b := t.before; {
 	case b != nil && b.err == nil && b.hash == t.hash && isSameOwner && a.unchanged(b) && !executor.IsRefusal(err):
 		// what is applied stays when the authorizer does not answer
-		t.uid, t.revision, t.presence, t.manifest, t.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
+		t.uid, t.revision, t.presence, t.withheld = b.uid, b.revision, conditions.Present, b.withheld
 		t.missingOwners = b.missingOwners
 	case err != nil:
 		a.fail(ctx, t, err)
@@ -135,7 +138,7 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (liv
 	a.followDispute(t)
 	t.applied = t.applied || t.err == nil
 	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
-		t.manifest = nil // what it says is by others, and stays when a later one with another strategy does not say it
+		t.manifest, t.written = nil, nil // what it says is by others, and stays when a later one with another strategy does not say it
 	}
 	return live
 }
@@ -196,7 +199,7 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 		a.lookup(ctx, t.manifestResult, t.before)
 	}
 	if t.before != nil {
-		t.manifest, t.disputeBefore = t.before.manifest, t.before.lastDispute() // still what to compare with
+		t.disputeBefore = t.before.lastDispute() // still what to compare with
 	}
 }
 

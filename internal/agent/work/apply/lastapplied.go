@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// The manifest before this one is remembered, and an annotation of the object says which fields it named, for an agent that has been
+// The manifest that was written last is remembered, and an annotation of the object says which fields it named, for an agent that has been
 // restarted. The annotation is written with the object, so it also knows of a write whose answer never came.
 
 // rememberFields writes into an annotation of the object which fields the manifest names.
@@ -33,8 +33,8 @@ func (t *task) rememberFields() {
 	t.required.SetAnnotations(annotations)
 }
 
-// lastApplied is the manifest before this one, as far as it is known. It names what is to go: the keys of metadata and the fields that this
-// manifest does not name, and nobody else has.
+// lastApplied is the manifest that was written before this one, as far as it is known. It names what is to go: the keys of metadata and the
+// fields that this manifest does not name, and nobody else has.
 func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
 	own := appliedmanifestwork.FieldsAnnotation(t.owner.Name)
 	last := manifest.LastNamed(live.GetAnnotations()[own])
@@ -43,8 +43,8 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 		last.SetGroupVersionKind(t.required.GroupVersionKind())
 		keys = manifest.KeysOf(last)
 	}
-	if t.before != nil && t.before.manifest != nil {
-		last = t.before.manifest
+	if t.before != nil && t.before.written != nil {
+		last = t.before.written
 		keys = keys.Union(manifest.KeysOf(last))
 	}
 	if last == nil {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -133,6 +134,7 @@ func TestKeysThatGo(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, restarted %t", name, restarted), func(t *testing.T) {
 				t.Parallel()
 				first := updates("a", widgetWith(t, test.last))
+				first.written = first.manifest
 				live := manifest.ForCreate(first.required)
 				if test.others != nil {
 					test.others(live)
@@ -179,6 +181,7 @@ func TestOwnersThatStay(t *testing.T) {
 func TestKeysOfLostWrite(t *testing.T) {
 	t.Parallel()
 	first, second := updates("a", widgetWith(t, `"labels":{"a":"1"}`)), updates("a", widgetWith(t, `"labels":{"b":"1"}`))
+	first.written = first.manifest
 	second.before = first.manifestResult
 	live := mergeInto(manifest.ForCreate(first.required), second)
 	third := updates("a", widgetWith(t, ""))
@@ -232,6 +235,54 @@ func TestKeysWhenStrategyChanges(t *testing.T) {
 			}
 			if left := d.live.GetLabels()["a"] != "" && len(d.live.GetFinalizers()) > 0; left != test.left {
 				t.Errorf("labels %v, finalizers %v", d.live.GetLabels(), d.live.GetFinalizers())
+			}
+		})
+	}
+}
+
+// WK-05: of a manifest that the agent has not written, no field goes when a later one does not name it.
+func TestFieldNeverWritten(t *testing.T) {
+	t.Parallel()
+	resource := workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"}
+	ignoring := &workv1.ServerSideApplyConfig{IgnoreFields: []workv1.IgnoreField{{JSONPaths: []string{".spec.replicas"}}}}
+	for name, test := range map[string]struct {
+		strategy workv1.UpdateStrategy // of the manifest that names the replicas
+		exists   bool                  // a team has made the object before
+		refused  bool                  // the API server refuses that manifest
+		passes   int
+		left     bool
+	}{
+		"Update":                         {workv1.UpdateStrategy{Type: "Update"}, true, false, 1, false},
+		"Update, refused":                {workv1.UpdateStrategy{Type: "Update"}, true, true, 2, true},
+		"CreateOnly":                     {workv1.UpdateStrategy{Type: "CreateOnly"}, true, false, 1, true},
+		"CreateOnly has made it":         {workv1.UpdateStrategy{Type: "CreateOnly"}, false, false, 2, false},
+		"ServerSideApply":                {workv1.UpdateStrategy{Type: "ServerSideApply"}, true, false, 1, false},
+		"ServerSideApply that ignores":   {workv1.UpdateStrategy{Type: "ServerSideApply", ServerSideApply: ignoring}, true, false, 1, true},
+		"ServerSideApply makes, ignores": {workv1.UpdateStrategy{Type: "ServerSideApply", ServerSideApply: ignoring}, false, false, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := deploys("a", 2, "")
+			work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{ResourceIdentifier: resource, UpdateStrategy: &test.strategy}}
+			d := newDisputed(t, work)
+			if test.exists {
+				d.store(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+					"metadata": map[string]any{"namespace": "default", "name": "web"}, "spec": map[string]any{"replicas": int64(2)}}}, "kubectl")
+			}
+			d.refuse = test.refused
+			for range test.passes {
+				d.pass(t)
+				if err := d.outcome("a").err; (err != nil) != test.refused {
+					t.Fatalf("the first manifest: %v", err)
+				}
+			}
+			next := deploys("a", 2, "")
+			next.Generation = 2
+			next.Spec.Workload.Manifests[0].Raw = bytes.ReplaceAll(next.Spec.Workload.Manifests[0].Raw, []byte(`"replicas":2`), nil)
+			d.works, d.refuse = []*workv1.ManifestWork{next}, false
+			d.pass(t)
+			if _, left, _ := unstructured.NestedInt64(d.live.Object, "spec", "replicas"); left != test.left || d.outcome("a").err != nil {
+				t.Errorf("the replicas are left: %t, want %t (%v)", left, test.left, d.outcome("a").err)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func (o *manifestResult) freeze(work *workv1.ManifestWork, before *manifestResul
 func (o *manifestResult) freezeAs(status *workv1.ManifestCondition, before *manifestResult) {
 	o.frozen = true
 	if before != nil {
-		o.uid, o.revision, o.manifest = before.uid, before.revision, before.manifest
+		o.uid, o.revision, o.written = before.uid, before.revision, before.written
 	}
 	if status == nil {
 		return

@@ -90,7 +90,11 @@ func (d *disputed) serve(action kubetesting.Action) (bool, runtime.Object, error
 		}
 		return true, d.live.DeepCopy(), nil
 	case kubetesting.PatchAction: // before GetAction, the same
-		changed, err := mergePatch(d.live, action.GetPatch())
+		live := d.live
+		if live == nil { // server-side apply makes objects
+			live = &unstructured.Unstructured{Object: map[string]any{}}
+		}
+		changed, err := mergePatch(live, action.GetPatch())
 		if err != nil {
 			return true, nil, err
 		}

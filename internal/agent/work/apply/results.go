@@ -44,9 +44,12 @@ type manifestResult struct {
 	revision tracker.Revision
 	// found is the UID of the object, if it exists and the manifest failed before it was read.
 	found types.UID
-	// hash is of the manifest that was applied, and manifest is it, for what the next generation no longer names; nil under ReadOnly.
+	// hash is of the manifest that was to be applied, and manifest is it; nil under ReadOnly.
 	hash     string
 	manifest *unstructured.Unstructured
+	// written is the manifest that the agent wrote last, without the fields to ignore: what the next one no longer names of it goes. It is nil
+	// if all that is known to be there is by others.
+	written *unstructured.Unstructured
 	// missingOwners are those that the manifest names and the cluster does not have, such as "ConfigMap web with uid 1".
 	missingOwners []string
 	// presence reports whether the object exists.

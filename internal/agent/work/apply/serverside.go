@@ -47,17 +47,34 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 	if err != nil {
 		return nil, err
 	}
-	live, err := w.get(ctx, t)
-	if apierrors.IsNotFound(err) {
-		return t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) { return s.create(ctx, t) })
+	before, err := w.get(ctx, t)
+	var live *unstructured.Unstructured
+	switch {
+	case apierrors.IsNotFound(err):
+		live, err = t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) { return s.create(ctx, t) })
+	case err == nil:
+		s.keepOwners(t, before)
+		live, err = t.repair(ctx, before,
+			func() (*unstructured.Unstructured, error) { return s.try(ctx, before) },
+			func() (*unstructured.Unstructured, error) { return s.updateOrRebind(ctx, t, before) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.keepOwners(t, live)
-	return t.repair(ctx, live,
-		func() (*unstructured.Unstructured, error) { return s.try(ctx, live) },
-		func() (*unstructured.Unstructured, error) { return s.updateOrRebind(ctx, t, live) })
+	t.written, err = s.withoutIgnored(ctx, t.manifest)
+	return live, err
+}
+
+// withoutIgnored is the manifest without the fields to ignore, which belong to others once they are there.
+func (s *serverSide) withoutIgnored(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if !s.ignoresAny {
+		return object, nil
+	}
+	content, err := s.unlessNew.Without(ctx, object.Object)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: content}, nil
 }
 
 // create applies the whole manifest, and gives up the fields to ignore then: not after a dry run, which has made no object.

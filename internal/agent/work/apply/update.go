@@ -59,6 +59,9 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		live, err = t.repair(ctx, read, planned(merged), func() (*unstructured.Unstructured, error) { return w.replace(ctx, t, read, merged) })
 		return err
 	})
+	if err == nil {
+		t.written = t.manifest
+	}
 	return live, err
 }
 
@@ -116,6 +119,9 @@ func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstruc
 	if err != nil {
 		return nil, err
 	}
+	if t.before != nil && t.before.hash != t.hash {
+		t.written = nil // what an earlier manifest wrote stays
+	}
 	return w.own(ctx, t, live)
 }
 
@@ -160,7 +166,11 @@ func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructure
 		if err := w.check(ctx, object); err != nil {
 			return nil, err
 		}
-		return w.resource.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		live, err := w.resource.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		if err == nil {
+			t.written = t.manifest
+		}
+		return live, err
 	})
 }
 
