@@ -76,6 +76,36 @@ func LastNamed(fields string) *unstructured.Unstructured {
 	return last
 }
 
+// Names reports whether a manifest names a field of the live object, or anything in it. Of what is one value, and of a list whose elements
+// have no names, it names no part.
+func Names(named, live *unstructured.Unstructured, field Field) bool {
+	m := mergerFor(named, live)
+	return m.names(position{}, contentOf(named), contentOf(live), field)
+}
+
+func (m merger) names(at position, named, live any, field Field) bool {
+	if len(field) == 0 {
+		return named != nil
+	}
+	switch step := field[0].(type) {
+	case string:
+		named, _ := named.(map[string]any)
+		live, _ := live.(map[string]any)
+		return m.names(m.inside(at, step), named[step], live[step], field[1:])
+	case int:
+		named, _ := named.([]any)
+		live, _ := live.([]any)
+		key := m.keyOf(at, named, live)
+		if key == nil || step >= len(live) {
+			return false
+		}
+		i, found := key.index(named)[key.of(live[step])]
+		return found && m.names(at, named[i], live[step], field[1:])
+	default:
+		return false
+	}
+}
+
 func (m merger) namedIn(at position, object map[string]any, depth int) map[string]any {
 	named := map[string]any{}
 	for field, value := range object {

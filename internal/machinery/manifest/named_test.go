@@ -47,6 +47,48 @@ func TestLastNamed(t *testing.T) {
 	}
 }
 
+// WK-05: which fields of an object a manifest names by what is written down of it.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	read := func(text string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	live := read(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3,"paused":true,
+		"selector":{"matchLabels":{"app":"web"}},"template":{"spec":{"tolerations":[{"key":"a"}],
+		"containers":[{"name":"proxy","image":"proxy:1"},{"name":"web","image":"web:1","args":["a"]}]}}}}`)
+	named := LastNamed(NamedFields(read(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":1,
+		"selector":{"matchLabels":{"app":"web"}},"template":{"spec":{"tolerations":[{"key":"a"}],
+		"containers":[{"name":"web","image":"web:2"}]}}}}`)))
+	named.SetGroupVersionKind(live.GroupVersionKind())
+	pod := Field{"spec", "template", "spec"}
+	containers, tolerations := pod.inside("containers"), pod.inside("tolerations")
+	for name, test := range map[string]struct {
+		field Field
+		want  bool
+	}{
+		"a field":                               {Field{"spec", "replicas"}, true},
+		"another field":                         {Field{"spec", "paused"}, false},
+		"something that a field is in":          {pod, true},
+		"an element":                            {containers.inside(1), true},
+		"another element":                       {containers.inside(0), false},
+		"an element that is not there":          {containers.inside(2), false},
+		"a field of an element":                 {containers.inside(1).inside("image"), true},
+		"another field of an element":           {containers.inside(1).inside("args"), false},
+		"what is one value":                     {Field{"spec", "selector"}, true},
+		"a part of what is one value":           {Field{"spec", "selector", "matchLabels", "app"}, false},
+		"a list whose elements have no names":   {tolerations, true},
+		"an element of a list that has no name": {tolerations.inside(0).inside("key"), false},
+	} {
+		if got := Names(named, live, test.field); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 // WK-05: the same of keys, whose values are not written down.
 func TestLastNamedKeys(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +55,33 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 	maps.DeleteFunc(keys, func(key manifest.Key, _ sets.Empty) bool {
 		return t.wasDisputed(manifest.Field{"metadata", key.Field, key.Name})
 	})
+	named, isCoOwned := namedByOthers(live, own), t.hasOtherOwner(live)
 	return manifest.WithKeys(manifest.LeaveToOthers(t.required, live, last, func(field manifest.Field) bool {
-		return t.wasDisputed(field) || managedfields.HaveOthers(live, field)
+		return t.wasDisputed(field) || managedfields.HaveOthers(live, field) || isCoOwned && managedfields.AgentsApply(live, field) ||
+			slices.ContainsFunc(named, func(other *unstructured.Unstructured) bool { return manifest.Names(other, live, field) })
 	}), keys)
+}
+
+// namedByOthers are manifests that name the fields that other works name, as far as the annotations of the object say so. own is that of
+// this work.
+func namedByOthers(live *unstructured.Unstructured, own string) (named []*unstructured.Unstructured) {
+	for annotation, fields := range live.GetAnnotations() {
+		if !strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix) || annotation == own {
+			continue
+		}
+		if other := manifest.LastNamed(fields); other != nil {
+			other.SetGroupVersionKind(live.GroupVersionKind())
+			named = append(named, other)
+		}
+	}
+	return named
+}
+
+// hasOtherOwner reports whether another work owns the object.
+func (t *task) hasOtherOwner(live *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return tracker.IsWork(o) && o.UID != t.owner.UID
+	})
 }
 
 // wasDisputed reports whether others kept changing a field when the last manifest was applied. Between two of their writes, it is the agent
@@ -73,13 +98,8 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 		return keys
 	}
 	keys = keys.Difference(managedfields.OfOthers(live, keys))
-	for annotation, fields := range live.GetAnnotations() {
-		if !strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix) || annotation == own {
-			continue
-		}
-		if named := manifest.LastNamed(fields); named != nil {
-			keys = keys.Difference(manifest.KeysOf(named))
-		}
+	for _, named := range namedByOthers(live, own) {
+		keys = keys.Difference(manifest.KeysOf(named))
 	}
 	for _, owner := range live.GetOwnerReferences() {
 		if tracker.IsWork(owner) && !hasFields(live, owner) && appliedmanifestwork.FieldsAnnotation(owner.Name) != own {

@@ -357,6 +357,17 @@ func TestFieldLeftToOthers(t *testing.T) {
 	bySubresource := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Subresource = "scale" })
 	byApply := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Operation = metav1.ManagedFieldsOperationApply })
 	byUpdate := scaled(func(entry *metav1.ManagedFieldsEntry) { entry.Operation = metav1.ManagedFieldsOperationUpdate })
+	byAgent := scaled(func(entry *metav1.ManagedFieldsEntry) {
+		entry.Manager, entry.Operation = "work-agent", metav1.ManagedFieldsOperationApply
+	})
+	named := func(d *disputed, t *testing.T) {
+		d.works = append(d.works, deploys("b", 2, ""))
+		d.pass(t)
+	}
+	byOtherWork := func(d *disputed, t *testing.T) {
+		d.live.SetOwnerReferences(append(d.live.GetOwnerReferences(), ownerNamed("b")))
+		byAgent(d, t)
+	}
 	for name, test := range map[string]struct {
 		disputed bool
 		// change is what becomes of the object, restarted whether the agent has forgotten its passes since, and refused how often the API
@@ -366,16 +377,20 @@ func TestFieldLeftToOthers(t *testing.T) {
 		refused   int
 		want      int64 // 0 is none
 	}{
-		"nobody else has it":                    {change: unchanged},
-		"nobody else has it, refused":           {change: unchanged, refused: 1},
-		"an autoscaler has it":                  {change: bySubresource, want: 12},
-		"an autoscaler has it, after a restart": {change: bySubresource, restarted: true, want: 12},
-		"another client applies it":             {change: byApply, want: 12},
-		"another client has written it":         {change: byUpdate},
-		"in dispute, changed by others":         {disputed: true, change: unchanged, want: 3},
-		"in dispute, just repaired":             {disputed: true, change: repaired, want: 2},
-		"in dispute, refused":                   {disputed: true, change: unchanged, refused: 1, want: 3},
-		"in dispute, refused twice":             {disputed: true, change: repaired, refused: 2, want: 2},
+		"nobody else has it":                     {change: unchanged},
+		"nobody else has it, refused":            {change: unchanged, refused: 1},
+		"an autoscaler has it":                   {change: bySubresource, want: 12},
+		"an autoscaler has it, after a restart":  {change: bySubresource, restarted: true, want: 12},
+		"another client applies it":              {change: byApply, want: 12},
+		"another client has written it":          {change: byUpdate},
+		"another work names it":                  {change: named, want: 2},
+		"another work names it, after a restart": {change: named, restarted: true, want: 2},
+		"another work applies it":                {change: byOtherWork, want: 12},
+		"this work has applied it":               {change: byAgent},
+		"in dispute, changed by others":          {disputed: true, change: unchanged, want: 3},
+		"in dispute, just repaired":              {disputed: true, change: repaired, want: 2},
+		"in dispute, refused":                    {disputed: true, change: unchanged, refused: 1, want: 3},
+		"in dispute, refused twice":              {disputed: true, change: repaired, refused: 2, want: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -80,12 +80,25 @@ func OfOthers(live *unstructured.Unstructured, keys sets.Set[manifest.Key]) sets
 // those who write it by a subresource, as autoscalers do. Who has written the object as a whole need not mean to have the field for good.
 func HaveOthers(live *unstructured.Unstructured, field manifest.Field) bool {
 	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
-		if isOfAgent(entry) || entry.Operation != metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
-			return false
-		}
-		fields, ok := fieldsOf(entry)
-		return ok && hasAny(fields, func(path fieldpath.Path) bool { return len(path) >= len(field) && isAt(path, field, live.Object) })
+		return !isOfAgent(entry) && (isApplied(entry) || entry.Subresource != "") && has(entry, live, field)
 	})
+}
+
+// AgentsApply reports whether work agents apply a field of the object, or anything in it, server-side.
+func AgentsApply(live *unstructured.Unstructured, field manifest.Field) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return isOfAgent(entry) && isApplied(entry) && has(entry, live, field)
+	})
+}
+
+func isApplied(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Operation == metav1.ManagedFieldsOperationApply
+}
+
+// has reports whether an entry is about a field, or anything in it. One that cannot be read is about none.
+func has(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, field manifest.Field) bool {
+	fields, ok := fieldsOf(entry)
+	return ok && hasAny(fields, func(path fieldpath.Path) bool { return len(path) >= len(field) && isAt(path, field, live.Object) })
 }
 
 func isOfAgent(entry metav1.ManagedFieldsEntry) bool {

@@ -128,6 +128,30 @@ func TestOfOthers(t *testing.T) {
 	}
 }
 
+// WK-05: what another work has applied under ServerSideApply is the agents', and known as such.
+func TestAgentsApply(t *testing.T) {
+	t.Parallel()
+	const replicas = `{"f:spec":{"f:replicas":{}}}`
+	for name, test := range map[string]struct {
+		entry string
+		want  bool
+	}{
+		"an agent":               {applies("work-agent", replicas), true},
+		"with a name of its own": {applies("work-agent-b", replicas), true},
+		"another field":          {applies("work-agent", `{"f:spec":{"f:paused":{}}}`), false},
+		"an update":              {entry("work-agent", "", 1, replicas), false},
+		"another client":         {applies("kubectl", replicas), false},
+	} {
+		live := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(`{"metadata":{"managedFields":[`+test.entry+`]},"spec":{"replicas":3}}`), &live.Object); err != nil {
+			t.Fatal(err)
+		}
+		if got := AgentsApply(live, manifest.Field{"spec", "replicas"}); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 // WK-05: whose the content is that a manifest does not name any more.
 func TestHaveOthers(t *testing.T) {
 	t.Parallel()
