@@ -193,6 +193,47 @@ func TestTurnToServerSideApply(t *testing.T) {
 	})
 }
 
+// WK-05, WK-07: a work with the strategy ServerSideApply takes nothing from an object that another work updates.
+func TestUpdatedAndAppliedServerSide(t *testing.T) {
+	t.Parallel()
+	const name = "updated-and-applied"
+	env.Join(t, framework.Hub, framework.Managed, name)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	ns := framework.Namespace(t, m, name)
+	account := func(label, value string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"both","labels":{%q:%q}}}`, ns, label,
+			value)
+	}
+	accounts, err := m.Watch(t.Context(), &corev1.ServiceAccountList{}, client.InNamespace(ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accounts.Stop()
+	updates := framework.Work(name, "updates", account("updated", "1"))
+	framework.Create(t, h, updates)
+	framework.AwaitCondition(t, h, updates, "Applied", metav1.ConditionTrue)
+	applies := framework.Work(name, "applies", account("applied", "1"))
+	applies.Spec.ManifestConfigs = []workv1.ManifestConfigOption{
+		config("", "serviceaccounts", ns, "both", serverSide(workv1.ServerSideApplyConfig{}))}
+	framework.Create(t, h, applies)
+	framework.AwaitCondition(t, h, applies, "Applied", metav1.ConditionTrue)
+	change(t, h, applies, func(s *workv1.ManifestWorkSpec) {
+		s.Workload.Manifests = framework.RawManifests(account("applied", "2"))
+	})
+	for event := range env.Events(t, accounts) {
+		both := event.Object.(*corev1.ServiceAccount)
+		if both.Name != "both" {
+			continue
+		}
+		if both.Labels["updated"] != "1" {
+			t.Errorf("%v with the labels %v", event.Type, both.Labels)
+		}
+		if both.Labels["applied"] == "2" {
+			break
+		}
+	}
+}
+
 const scaled = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"web"},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":"web"}},
 	"template":{"metadata":{"labels":{"app":"web"}},"spec":{"terminationGracePeriodSeconds":%d,"containers":[{"name":"web","image":%q}]}}}}`
 

@@ -77,6 +77,11 @@ func namedByOthers(live *unstructured.Unstructured, own string) (named []*unstru
 	return named
 }
 
+// isShared reports whether another work owns the object, or says on it which of its fields it names.
+func (t *task) isShared(live *unstructured.Unstructured) bool {
+	return t.hasOtherOwner(live) || len(namedByOthers(live, appliedmanifestwork.FieldsAnnotation(t.owner.Name))) > 0
+}
+
 // hasOtherOwner reports whether another work owns the object.
 func (t *task) hasOtherOwner(live *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool {

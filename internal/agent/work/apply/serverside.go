@@ -54,6 +54,7 @@ func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstru
 		live, err = t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) { return s.create(ctx, t) })
 	case err == nil:
 		s.keepOwners(t, before)
+		s.keepHash(t, before)
 		live, err = t.repair(ctx, before,
 			func() (*unstructured.Unstructured, error) { return s.try(ctx, before) },
 			func() (*unstructured.Unstructured, error) { return s.updateOrRebind(ctx, t, before) })
@@ -148,7 +149,7 @@ func (s *serverSide) rebound(ctx context.Context, live *unstructured.Unstructure
 }
 
 func (s *serverSide) update(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live, err := s.takeOver(ctx, live)
+	live, err := s.takeOver(ctx, t, live)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +177,27 @@ func (s *serverSide) keepOwners(t *task, live *unstructured.Unstructured) {
 		}
 	}
 	s.full.SetOwnerReferences(append(owners, own...))
+}
+
+// keepHash applies the hash by which another work knows what it has applied and ignores fields, for the same reason.
+func (s *serverSide) keepHash(t *task, live *unstructured.Unstructured) {
+	hash, found := live.GetAnnotations()[fleet.AnnotationConfigSpecHash]
+	if !found || s.ignoresAny || !t.isShared(live) {
+		return
+	}
+	applied, err := s.fields(live)
+	if err == nil && applied.Has(fieldpath.MakePathOrDie("metadata", "annotations", fleet.AnnotationConfigSpecHash)) {
+		s.annotate(fleet.AnnotationConfigSpecHash, hash)
+	}
+}
+
+func (s *serverSide) annotate(key, value string) {
+	annotations := s.full.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	s.full.SetAnnotations(annotations)
 }
 
 // try finds out by a dry run what would become of an existing object.
@@ -243,12 +265,7 @@ func (s *serverSide) stamp(ctx context.Context) error {
 	s.hashes[1] = manifest.Hash(hashed)
 	hashed.SetOwnerReferences(nil)
 	s.hashes[0] = manifest.Hash(hashed)
-	annotations := s.full.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[fleet.AnnotationConfigSpecHash] = s.hashes[0]
-	s.full.SetAnnotations(annotations)
+	s.annotate(fleet.AnnotationConfigSpecHash, s.hashes[0])
 	return nil
 }
 
@@ -260,19 +277,31 @@ func (s *serverSide) ignored(live *unstructured.Unstructured) ignore.Fields {
 	return s.always
 }
 
-// applyTo applies to an existing object, and to no other: with its UID, the API server does not create an object without the fields to
-// ignore in place of one that was deleted meanwhile.
-func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// forLive is what is applied to an existing object, and to no other: with its UID, the API server does not create an object without the
+// fields to ignore in place of one that was deleted meanwhile.
+func (s *serverSide) forLive(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	s.full.SetUID(live.GetUID())
 	fields := s.ignored(live)
 	if fields.Empty() {
-		return s.applyChecked(ctx, s.full)
+		return s.full, nil
 	}
 	content, err := fields.Without(ctx, s.full.Object)
 	if err != nil {
 		return nil, err
 	}
-	rest := &unstructured.Unstructured{Object: content}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// applyTo applies to an existing object, and gives up the fields to ignore before if the API server would change them.
+func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	rest, err := s.forLive(ctx, live)
+	if err != nil {
+		return nil, err
+	}
+	fields := s.ignored(live)
+	if fields.Empty() {
+		return s.applyChecked(ctx, rest)
+	}
 	preview, err := s.preview(ctx, rest, s.options.Force)
 	if err != nil {
 		return nil, err
@@ -336,16 +365,21 @@ func (s *serverSide) giveUp(ctx context.Context, live, withoutThem *unstructured
 		return fmt.Errorf("write metadata.managedFields: %w", err)
 	}
 	owned[mine].FieldsV1 = metav1.NewFieldsV1(string(kept))
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned,
-		"resourceVersion": live.GetResourceVersion()}})
-	if err != nil {
-		return err
-	}
-	_, err = s.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: s.options.FieldManager})
-	if err != nil {
+	if _, err := s.writeOwned(ctx, live, owned); err != nil {
 		return fmt.Errorf("give up the ignored fields: %w", err)
 	}
 	return nil
+}
+
+// writeOwned writes who owns which fields of the object that was read.
+func (s *serverSide) writeOwned(ctx context.Context, live *unstructured.Unstructured,
+	owned []metav1.ManagedFieldsEntry) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": owned,
+		"resourceVersion": live.GetResourceVersion()}})
+	if err != nil {
+		return nil, err
+	}
+	return s.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: s.options.FieldManager})
 }
 
 // entry is which of the entries says what the agent owns by server-side apply, -1 if there is none.
@@ -364,20 +398,62 @@ func (s *serverSide) fields(object *unstructured.Unstructured) (*fieldpath.Set, 
 	return set, nil
 }
 
-// takeOver brings what the agent wrote under another strategy under server-side apply, or it would be in conflict with itself.
-func (s *serverSide) takeOver(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(fieldManager), s.options.FieldManager)
-	if err != nil {
-		return nil, fmt.Errorf("turn to server-side apply: %w", err)
-	}
-	if patch == nil || len(s.dryRun) > 0 {
+// takeOver brings what the agent wrote under another strategy under server-side apply, or it would be in conflict with itself. In an object
+// that other works name as well, some of that is theirs, and the API server would remove it, as this manifest does not name it: there, the
+// agent lets go of what the manifest changes, and of nothing else.
+func (s *serverSide) takeOver(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if len(s.dryRun) > 0 {
 		return live, nil
 	}
-	taken, err := s.resource.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: s.options.FieldManager})
+	taken := live.DeepCopy()
+	var err error
+	if t.isShared(live) {
+		err = s.letGo(ctx, taken)
+	} else {
+		err = csaupgrade.UpgradeManagedFields(taken, sets.New(fieldManager), s.options.FieldManager)
+	}
+	if owned := taken.GetManagedFields(); err == nil && !equality.Semantic.DeepEqual(owned, live.GetManagedFields()) {
+		live, err = s.writeOwned(ctx, live, owned)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("turn to server-side apply: %w", err)
 	}
-	return taken, nil
+	return live, nil
+}
+
+// letGo has the entries of what the agent wrote under another strategy be as a forced apply of the manifest leaves them.
+func (s *serverSide) letGo(ctx context.Context, live *unstructured.Unstructured) error {
+	if !slices.ContainsFunc(live.GetManagedFields(), isWritten) {
+		return nil
+	}
+	applied, err := s.forLive(ctx, live)
+	if err != nil {
+		return err
+	}
+	after, err := s.preview(ctx, applied, true)
+	if err != nil {
+		return err
+	}
+	var owned []metav1.ManagedFieldsEntry
+	for _, entry := range live.GetManagedFields() {
+		if isWritten(entry) {
+			left := slices.IndexFunc(after.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+				return isWritten(e) && e.APIVersion == entry.APIVersion
+			})
+			if left < 0 {
+				continue
+			}
+			entry.FieldsV1 = after.GetManagedFields()[left].FieldsV1
+		}
+		owned = append(owned, entry)
+	}
+	live.SetManagedFields(owned)
+	return nil
+}
+
+// isWritten reports whether an entry is of what the agent wrote under another strategy.
+func isWritten(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == fieldManager && entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == ""
 }
 
 func (s *serverSide) preview(ctx context.Context, object *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubetesting "k8s.io/client-go/testing"
@@ -35,13 +36,18 @@ func widgetOf(spec map[string]any) *unstructured.Unstructured {
 // appliesServerSide is the task of a work that has the manifest under ServerSideApply and ignores the replicas.
 func appliesServerSide(work string, condition workv1.IgnoreFieldsCondition, object *unstructured.Unstructured,
 	option *workv1.DeleteOption) *task {
+	return serverSideTask(work, &workv1.ServerSideApplyConfig{Force: true,
+		IgnoreFields: []workv1.IgnoreField{{Condition: condition, JSONPaths: []string{".spec.replicas"}}}}, object, option)
+}
+
+// serverSideTask is the task of a work that has the manifest under ServerSideApply.
+func serverSideTask(work string, config *workv1.ServerSideApplyConfig, object *unstructured.Unstructured,
+	option *workv1.DeleteOption) *task {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: work}}
 	w.Spec.DeleteOption = option
 	w.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
 		ResourceIdentifier: workv1.ResourceIdentifier{Group: widgets.Group, Resource: widgets.Resource, Name: "one"},
-		UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply,
-			ServerSideApply: &workv1.ServerSideApplyConfig{Force: true,
-				IgnoreFields: []workv1.IgnoreField{{Condition: condition, JSONPaths: []string{".spec.replicas"}}}}},
+		UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply, ServerSideApply: config},
 	}}
 	o := &manifestResult{mapping: &meta.RESTMapping{Resource: widgets, Scope: meta.RESTScopeRoot}, resolved: true,
 		identity: manifest.Identify(object)}
@@ -220,6 +226,196 @@ func TestDryRunOfMissing(t *testing.T) {
 				t.Errorf("made %v; spec (-want +got):\n%s", server.live, diff)
 			}
 		})
+	}
+}
+
+// fieldServer has one Widget, and records who has written which of its fields, as an API server does.
+type fieldServer struct {
+	fields *managedfields.FieldManager
+	live   *unstructured.Unstructured
+	// changes is how many writes have changed more than who owns which fields.
+	changes int
+}
+
+func newFieldServer(t *testing.T) *fieldServer {
+	t.Helper()
+	kind := widgets.GroupVersion().WithKind("Widget")
+	fields, err := managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), oneVersion{}, oneVersion{}, oneVersion{},
+		kind, kind.GroupVersion(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fieldServer{fields: fields}
+}
+
+// oneVersion is of a kind with one version and no defaults.
+type oneVersion struct{}
+
+func (oneVersion) Convert(_, _, _ any) error { return nil }
+
+func (oneVersion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
+}
+
+func (oneVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}
+
+func (oneVersion) Default(runtime.Object) {}
+
+func (oneVersion) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	return object, nil
+}
+
+func (f *fieldServer) writer() *writer {
+	objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	objects.PrependReactor("*", widgets.Resource, f.serve)
+	return &writer{resource: objects.Resource(widgets)}
+}
+
+func (f *fieldServer) serve(action kubetesting.Action) (bool, runtime.Object, error) {
+	var after *unstructured.Unstructured
+	var err error
+	isDryRun := false
+	switch action.GetVerb() {
+	case "create":
+		if f.live != nil {
+			return true, nil, apierrors.NewAlreadyExists(widgets.GroupResource(), "one")
+		}
+		after, err = f.update(action.(kubetesting.CreateAction).GetObject().(*unstructured.Unstructured))
+	case "update":
+		after, err = f.update(action.(kubetesting.UpdateAction).GetObject().(*unstructured.Unstructured))
+	case "patch":
+		patch := action.(kubetesting.PatchActionImpl)
+		isDryRun = len(patch.PatchOptions.DryRun) > 0
+		after, err = f.patch(patch)
+	default:
+		if f.live == nil {
+			return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "one")
+		}
+		return true, f.live.DeepCopy(), nil
+	}
+	if err != nil {
+		return true, nil, err
+	}
+	if !isDryRun {
+		f.store(after)
+	}
+	return true, after.DeepCopy(), nil
+}
+
+func (f *fieldServer) patch(patch kubetesting.PatchActionImpl) (*unstructured.Unstructured, error) {
+	if patch.GetPatchType() != types.ApplyPatchType {
+		patched, err := mergePatch(f.live, patch.GetPatch())
+		if err != nil {
+			return nil, err
+		}
+		return f.update(patched)
+	}
+	applied := &unstructured.Unstructured{}
+	if err := json.Unmarshal(patch.GetPatch(), &applied.Object); err != nil {
+		return nil, err
+	}
+	after, err := f.fields.Apply(f.existing(), applied, patch.PatchOptions.FieldManager, *patch.PatchOptions.Force)
+	if err != nil {
+		return nil, err
+	}
+	return after.(*unstructured.Unstructured), nil
+}
+
+func (f *fieldServer) update(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	after, err := f.fields.Update(f.existing(), object.DeepCopy(), fieldManager)
+	if err != nil {
+		return nil, err
+	}
+	return after.(*unstructured.Unstructured), nil
+}
+
+func (f *fieldServer) existing() *unstructured.Unstructured {
+	if f.live != nil {
+		return f.live.DeepCopy()
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+	return object
+}
+
+func (f *fieldServer) store(after *unstructured.Unstructured) {
+	after.SetUID("one")
+	if f.live == nil || len(manifest.ChangedFields(f.live, after)) > 0 {
+		f.changes++
+	}
+	f.live = after.DeepCopy()
+}
+
+// WK-05, WK-07: of two works with one object, the one that applies it takes nothing from what the other one updates, and they come to rest.
+// It gets what it changes itself, without a conflict.
+func TestUpdateAndServerSideApply(t *testing.T) {
+	t.Parallel()
+	server := newFieldServer(t)
+	w := server.writer()
+	pass := func(color string) {
+		t.Helper()
+		updated := widgetOf(map[string]any{"color": "red", "size": "s"})
+		updated.SetLabels(map[string]string{"a": "1"})
+		applied := widgetOf(map[string]any{"weight": "w"})
+		applied.SetLabels(map[string]string{"b": "1"})
+		if color != "" {
+			applied.Object["spec"].(map[string]any)["color"] = color
+		}
+		_, updateErr := w.update(t.Context(), updates("a", updated))
+		_, applyErr := w.serverSideApply(t.Context(), serverSideTask("b", nil, applied, nil))
+		if err := errors.Join(updateErr, applyErr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(when, color string, changes int) {
+		t.Helper()
+		want := map[string]any{"color": color, "size": "s", "weight": "w"}
+		if diff := cmp.Diff(any(want), server.live.Object["spec"]); diff != "" {
+			t.Errorf("%s: spec (-want +got):\n%s", when, diff)
+		}
+		if diff := cmp.Diff(map[string]string{"a": "1", "b": "1"}, server.live.GetLabels()); diff != "" {
+			t.Errorf("%s: labels (-want +got):\n%s", when, diff)
+		}
+		if len(server.live.GetAnnotations()) != 1 || len(server.live.GetOwnerReferences()) != 2 || server.changes != changes {
+			t.Errorf("%s: %d changes, want %d: %v", when, server.changes, changes, server.live.Object["metadata"])
+		}
+	}
+	for range 3 {
+		pass("red")
+		expect("both have a field", "red", 2)
+	}
+	pass("")
+	expect("one drops it", "red", 2)
+	pass("blue")
+	expect("they differ", "blue", 3)
+}
+
+// WK-08: the hash by which a work knows what it has applied stays when another work applies the object, and goes with the last that writes
+// one.
+func TestHashOfAnotherWork(t *testing.T) {
+	t.Parallel()
+	server := newFieldServer(t)
+	w := server.writer()
+	apply := func(task *task) string {
+		t.Helper()
+		if _, err := w.serverSideApply(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		return server.live.GetAnnotations()[fleet.AnnotationConfigSpecHash]
+	}
+	object := widgetOf(map[string]any{"replicas": int64(2), "color": "red"})
+	hash := apply(appliesServerSide("a", workv1.IgnoreFieldsConditionOnSpokeChange, object, nil))
+	other := func() *task { return serverSideTask("b", nil, widgetOf(map[string]any{"color": "red"}), nil) }
+	if got := apply(other()); got != hash || hash == "" {
+		t.Errorf("hash %q, want %q", got, hash)
+	}
+	server.live.SetOwnerReferences([]metav1.OwnerReference{ownerNamed("b")})
+	if got := apply(other()); got != "" {
+		t.Errorf("hash %q of a work that has gone", got)
 	}
 }
 
