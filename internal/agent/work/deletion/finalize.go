@@ -101,7 +101,11 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	left, removeErr := f.Applied.removeAll(ctx, amw, d.left)
+	kept, err := appliedmanifestwork.OrphansOfOthers(ctx, f.managed, amw)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	left, removeErr := f.Applied.removeAll(ctx, amw, d.left, kept)
 	if len(left) < len(d.left) {
 		d.progress = f.Clock.Now()
 	}

@@ -380,6 +380,87 @@ func TestOrphanDuringDeletion(t *testing.T) {
 	}
 }
 
+// WK-12, WK-13: an object that another work has applied and orphans loses its owner and stays, whether the work that owns it goes or does
+// not name it any more, and whoever applied it. A work that is being deleted keeps nothing.
+func TestOrphanOfAnotherWork(t *testing.T) {
+	t.Parallel()
+	configMap := func(name string) []workv1.ResourceIdentifier {
+		return []workv1.ResourceIdentifier{{Resource: "configmaps", Namespace: "default", Name: name}}
+	}
+	for name, test := range map[string]struct {
+		other   string
+		orphans []workv1.ResourceIdentifier
+		deleted bool
+		kept    bool
+	}{
+		"another work":                       {"hash-other", configMap("cm-0"), false, true},
+		"a work of another hub":              {"another-hash-work", configMap("cm-0"), false, true},
+		"a work that is being deleted":       {"hash-other", configMap("cm-0"), true, false},
+		"a work that orphans another object": {"hash-other", configMap("cm-1"), false, false},
+		"the work itself":                    {workName, configMap("cm-0"), false, false},
+		"nobody":                             {"hash-other", nil, false, false},
+	} {
+		for _, applied := range []bool{false, true} {
+			for _, pruned := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, applied %t, pruned %t", name, applied, pruned), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := newBench(t, 1)
+						if applied {
+							b.track()
+						}
+						b.orphan(test.other, test.orphans, test.deleted)
+						if pruned {
+							b.prune()
+						} else {
+							b.pass()
+						}
+						requests := b.requests()
+						if kept := requests["patch"] == 1 && requests["delete"] == 0; kept != test.kept || !kept && requests["delete"] != 1 {
+							t.Errorf("requests %v", requests)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// orphan has an AppliedManifestWork orphan objects.
+func (b *bench) orphan(name string, orphans []workv1.ResourceIdentifier, deleted bool) {
+	b.Helper()
+	other := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Finalizers: []string{fleet.FinalizerAppliedManifestWorkCleanup}}}
+	if name == workName {
+		if err := b.client.Get(b.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+			b.Fatal(err)
+		}
+	} else if err := b.client.Create(b.Context(), other); err != nil {
+		b.Fatal(err)
+	}
+	if err := appliedmanifestwork.WriteOrphans(b.Context(), b.client, other, orphans); err != nil {
+		b.Fatal(err)
+	}
+	if !deleted {
+		return
+	}
+	if err := b.client.Delete(b.Context(), other); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// prune deletes all objects, as if the work named none any more.
+func (b *bench) prune() {
+	b.Helper()
+	amw := &workv1.AppliedManifestWork{}
+	if err := b.client.Get(b.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+		b.Fatal(err)
+	}
+	if err := b.Applied.Prune(b.Context(), b.client, amw, nil, amw.Status.AppliedResources); err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+}
+
 // unmapped is a client for a cluster where an API group is down.
 type unmapped struct{ client.Client }
 

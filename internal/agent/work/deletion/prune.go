@@ -20,6 +20,10 @@ func (c *Cluster) Prune(ctx context.Context, managed client.Client, amw *workv1.
 	if err != nil || len(obsolete) == 0 {
 		return err
 	}
-	remaining, removeErr := c.removeAll(ctx, amw, obsolete)
+	kept, err := appliedmanifestwork.OrphansOfOthers(ctx, managed, amw)
+	if err != nil {
+		return err
+	}
+	remaining, removeErr := c.removeAll(ctx, amw, obsolete, kept)
 	return errors.Join(removeErr, appliedmanifestwork.WriteInventory(ctx, managed, amw, slices.Concat(owned, remaining)))
 }
