@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
@@ -52,10 +53,16 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 		c.ignore(work.Name)
 	}
 	err := c.Applied.DeleteApplied(ctx, c.managed, work, amw, c.newApplied(work, amw.Annotations[fleet.AnnotationManifests]))
-	if soon := slow - c.Clock.Since(d.since); err == nil && soon > 0 {
+	soon, delay := slow-c.Clock.Since(d.since), c.Applied.Delay(amw.Name)
+	switch {
+	case err == nil && soon > 0:
 		return ctrl.Result{RequeueAfter: soon}, nil
+	case soon > 0:
+		return ctrl.Result{}, err // it is tried again soon
+	case err != nil:
+		delay = deletion.Blocked(amw, err)
 	}
-	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.Applied.Delay(amw.Name)))
+	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, delay))
 }
 
 // deletions are in progress, of works by their name.

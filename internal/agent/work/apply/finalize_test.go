@@ -1,6 +1,9 @@
 package apply
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -107,5 +111,40 @@ func TestForegroundWithoutSpec(t *testing.T) {
 				t.Errorf("objects are deleted by %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// WK-14: why a deletion cannot start is in the condition, unless that is over soon.
+func TestDeletionCannotStart(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	denied := errors.New("denied by a webhook")
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work")}}
+	r.managed = interceptor.NewClient(clientWith(t, amw), interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return denied },
+	})
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "work", DeletionTimestamp: new(metav1.Now()),
+		Finalizers: []string{fleet.FinalizerManifestWorkCleanup}}}
+	r.hub = clientWith(t, work)
+	deleting := func() string {
+		t.Helper()
+		if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(work), work); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.finalize(t.Context(), work); !errors.Is(err, denied) {
+			t.Fatalf("got error %v, want %v", err, denied)
+		}
+		if cond := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDeleting); cond != nil {
+			return cond.Message
+		}
+		return ""
+	}
+	if message := deleting(); message != "" {
+		t.Errorf("at once: %q", message)
+	}
+	r.clock.Step(slow)
+	want := ". There is no progress: could not delete AppliedManifestWork " + amw.Name + ": denied by a webhook"
+	if message := deleting(); !strings.HasSuffix(message, want) {
+		t.Errorf("%q, want %q", message, want)
 	}
 }

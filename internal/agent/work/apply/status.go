@@ -12,11 +12,11 @@ import (
 
 // report writes the results to the work's status, in one request, if they change it, and records events about what is new. A work is never
 // applied again once its status says that it is complete: that is not written before it is recorded what the work owns, and that it is
-// complete.
+// complete. recordErr is why something could not be recorded, or not be pruned.
 func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork, results []manifestResult,
-	recorded bool) error {
+	recordErr error) error {
 	changed := transitionsOf(work, results)
-	if c.updateStatus(work, results) && (recorded || !conditions.IsComplete(work)) {
+	if c.updateStatus(work, results, conditions.Failures(recordErr)...) && (recordErr == nil || !conditions.IsComplete(work)) {
 		if err := c.recordCompletion(ctx, amw, work); err != nil {
 			return err
 		}
@@ -50,14 +50,15 @@ func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork)
 	return nil
 }
 
-// updateStatus changes the status of the work in memory to what the results say, and reports whether that changed anything.
-func (c *Controller) updateStatus(work *workv1.ManifestWork, results []manifestResult) bool {
+// updateStatus changes the status of the work in memory to what the results say, and other failures, and reports whether that changed
+// anything.
+func (c *Controller) updateStatus(work *workv1.ManifestWork, results []manifestResult, failures ...error) bool {
 	owner := c.names.Of(work.Name)
 	reported := make([]conditions.Result, 0, len(results))
 	for i := range results {
 		reported = append(reported, c.result(owner, &results[i]))
 	}
-	return conditions.Update(work, reported, c.Clock.Now())
+	return conditions.Update(work, reported, c.Clock.Now(), failures...)
 }
 
 // result is what the status of the work is to say of a manifest, with what has been read of its object by now.

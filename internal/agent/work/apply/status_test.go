@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +61,11 @@ func TestCompleteIsReportedLast(t *testing.T) {
 		r.managed = clientWith(t, amw)
 		r.pass(t, webWith(2))
 		r.work.Status = workv1.ManifestWorkStatus{}
-		if err := r.report(t.Context(), amw, r.work, r.last.results, recorded); err != nil {
+		var recordErr error
+		if !recorded {
+			recordErr = errors.New("it cannot be written")
+		}
+		if err := r.report(t.Context(), amw, r.work, r.last.results, recordErr); err != nil {
 			t.Fatal(err)
 		}
 		if written := amw.Annotations[fleet.AnnotationCompletion] != ""; written != recorded {
@@ -72,6 +77,39 @@ func TestCompleteIsReportedLast(t *testing.T) {
 		}
 		if conditions.IsComplete(stored) != recorded {
 			t.Errorf("recorded: %t, and the hub has %+v", recorded, stored.Status.Conditions)
+		}
+	}
+}
+
+// WK-13, WK-21: what the work names no more and could not be deleted is in the condition of the work until it is.
+func TestUnprunedIsReported(t *testing.T) {
+	t.Parallel()
+	r := newReporter(t)
+	r.hub = clientWith(t, r.work)
+	if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(r.work), r.work); err != nil {
+		t.Fatal(err)
+	}
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
+	r.managed = clientWith(t, amw)
+	denied := errors.Join(nil, errors.Join(errors.New("delete configmaps default/a: denied"), errors.New("delete secrets default/b: denied")))
+	const complete = "Apply manifest work complete"
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{denied, complete + "; could not delete configmaps default/a: denied; could not delete secrets default/b: denied"},
+		{nil, complete},
+	} {
+		if err := r.report(t.Context(), amw, r.work, nil, test.err); err != nil {
+			t.Fatal(err)
+		}
+		stored := &workv1.ManifestWork{}
+		if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(r.work), stored); err != nil {
+			t.Fatal(err)
+		}
+		applied := meta.FindStatusCondition(stored.Status.Conditions, fleet.ConditionApplied)
+		if applied == nil || applied.Status != metav1.ConditionTrue || applied.Message != test.want {
+			t.Errorf("%+v, want the message %q", applied, test.want)
 		}
 	}
 }

@@ -57,6 +57,21 @@ func NewDelay(left int, failures []error, waiting []Waiting) *Delay {
 	return d
 }
 
+// Failures are the errors that were joined.
+func Failures(err error) (failures []error) {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, one := range joined.Unwrap() {
+		failures = append(failures, Failures(one)...)
+	}
+	return failures
+}
+
 // DeletionBlockedBy says why an object that is being deleted still exists.
 func DeletionBlockedBy(finalizers []string, content string) string {
 	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
@@ -129,8 +144,11 @@ func deletingMessage(work *workv1.ManifestWork, delay *Delay) string {
 	if more := delay.Left - len(reasons); more > 0 {
 		reasons = append(reasons, fmt.Sprintf("and %d more", more))
 	}
-	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"),
-		strings.Join(reasons, "; "))
+	left := ""
+	if delay.Left > 0 {
+		left = fmt.Sprintf(", with %s left", text.Count(delay.Left, "object"))
+	}
+	explanation := fmt.Sprintf("%s. There is no progress%s: %s", message, left, strings.Join(reasons, "; "))
 	if delay.Dependents {
 		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch "+
 			"manifestwork %s "+

@@ -21,8 +21,9 @@ func IsComplete(work *workv1.ManifestWork) bool {
 }
 
 // Update changes the status of the work to what a pass found out about its manifests, and reports whether that changed anything.
-// Conditions that other writers have set stay.
-func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed bool) {
+// Conditions that other writers have set stay. The failures are of what else there was to do, such as to delete what the work names no
+// more.
+func Update(work *workv1.ManifestWork, results []Result, now time.Time, failures ...error) (changed bool) {
 	before := &workv1.ManifestWork{Status: *work.Status.DeepCopy()}
 	s := newSetter(work.Generation, now)
 	manifests := make([]workv1.ManifestCondition, 0, len(results))
@@ -30,7 +31,7 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 		manifests = append(manifests, s.manifestStatus(work, &results[i]))
 	}
 	work.Status.ResourceStatus.Manifests = manifests
-	s.set(&work.Status.Conditions, appliedOfWork(results))
+	s.set(&work.Status.Conditions, appliedOfWork(results, failures))
 	s.set(&work.Status.Conditions, availableOfWork(results))
 	s.setWorkDisputed(&work.Status.Conditions, results)
 	s.setRulesUnmatched(work, results)
@@ -39,8 +40,20 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 	return !equality.Semantic.DeepEqual(&before.Status, &work.Status)
 }
 
-// appliedOfWork reports whether all manifests are applied. The message names the first that failed.
-func appliedOfWork(results []Result) metav1.Condition {
+// appliedOfWork reports whether all manifests are applied. The message names the first that failed, and what else did.
+func appliedOfWork(results []Result, failures []error) metav1.Condition {
+	cond := appliedOfManifests(results)
+	var undone []string
+	for _, err := range failures {
+		undone = append(undone, clip("could not "+text.Stable(err.Error())))
+	}
+	if len(undone) > 0 {
+		cond.Message += "; " + Summary(undone)
+	}
+	return cond
+}
+
+func appliedOfManifests(results []Result) metav1.Condition {
 	var failed []string
 	for i := range results {
 		if err := results[i].Err; err != nil {

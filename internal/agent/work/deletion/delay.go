@@ -11,12 +11,13 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
+// Blocked is why an AppliedManifestWork does not go whose deletion fails before anything is deleted.
+func Blocked(amw *workv1.AppliedManifestWork, err error) *conditions.Delay {
+	return conditions.NewDelay(len(amw.Status.AppliedResources), conditions.Failures(err), nil)
+}
+
 // explain says why resources are left that removeAll was to delete, with the error that it returned.
 func (c *Cluster) explain(ctx context.Context, left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
-	var failures []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		failures = joined.Unwrap()
-	}
 	var waiting []conditions.Waiting
 	for _, r := range left {
 		requested, ok := c.requested.Load(r.UID)
@@ -27,7 +28,7 @@ func (c *Cluster) explain(ctx context.Context, left []workv1.AppliedManifestReso
 		waiting = append(waiting, conditions.Waiting{GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
 			Finalizers: requested.(request).finalizers, Content: c.contentOf(ctx, &r)})
 	}
-	return conditions.NewDelay(len(left), failures, waiting)
+	return conditions.NewDelay(len(left), conditions.Failures(err), waiting)
 }
 
 // contentOf is what a namespace or a definition that is being deleted waits for, as far as it says so.

@@ -99,11 +99,11 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	}
 	d, err := f.deletionOf(amw)
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, f.block(amw, err)
 	}
 	kept, err := appliedmanifestwork.OrphansOfOthers(ctx, f.managed, amw)
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, f.block(amw, err)
 	}
 	left, removeErr := f.Applied.removeAll(ctx, amw, d.left, kept)
 	if len(left) < len(d.left) {
@@ -118,6 +118,12 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: retry.Soonest(again, f.requeueAfter(left))}, nil
+}
+
+// block says that nothing is deleted because of the error, and returns it.
+func (f *Finalizer) block(amw *workv1.AppliedManifestWork, err error) error {
+	f.Applied.setDelay(amw.Name, Blocked(amw, err))
+	return err
 }
 
 // deletionOf is what is known of the deletion. It starts with all that may be there.

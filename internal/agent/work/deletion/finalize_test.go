@@ -472,6 +472,37 @@ func (brokenMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping,
 	return nil, errBroken
 }
 
+// WK-14: that it cannot be found out what there is to delete is said, until it can.
+func TestBlockedDeletion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		amw := &workv1.AppliedManifestWork{}
+		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+			t.Fatal(err)
+		}
+		amw.Annotations = map[string]string{fleet.AnnotationManifests: appliedmanifestwork.EncodeNamed([]manifest.Identity{
+			{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: "default", Name: "cm-1"}})}
+		if err := b.client.Update(t.Context(), amw); err != nil {
+			t.Fatal(err)
+		}
+		b.managed = unmapped{b.client}
+		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: workName}}
+		if _, err := b.Reconcile(t.Context(), request); !errors.Is(err, errBroken) {
+			t.Errorf("got error %v, want %v", err, errBroken)
+		}
+		want := &conditions.Delay{Left: 1, Reasons: []string{"could not find the resource of v1 ConfigMap default/cm-1: broken"}}
+		if diff := cmp.Diff(want, b.Applied.Delay(workName)); diff != "" {
+			t.Errorf("delay (-want +got):\n%s", diff)
+		}
+		b.managed = b.client
+		b.pass()
+		if d := b.Applied.Delay(workName); d != nil {
+			t.Errorf("delay %+v, after it could", d)
+		}
+	})
+}
+
 // WK-12: a propagation policy that changes during the deletion takes effect whatever becomes of the objects that are orphaned. What is not
 // known to be released stays named.
 func TestPolicyChangesWithoutRelease(t *testing.T) {

@@ -37,7 +37,10 @@ func (c *Cluster) DeleteApplied(ctx context.Context, managed client.Client, work
 	if err := appliedmanifestwork.Describe(ctx, managed, amw, fresh); err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(managed.Delete(ctx, amw))
+	if err := managed.Delete(ctx, amw); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete AppliedManifestWork %s: %w", amw.Name, err)
+	}
+	return nil
 }
 
 // releaseOrphans releases the objects that the delete option of the work orphans. The status of amw then lists what it still owns, so that
