@@ -22,11 +22,14 @@ type Lock struct {
 
 // Acquire creates the directory, with mode 0700, if need be and takes it for this process. It fails at once, naming the
 // holder's process, when another one has it. The system releases the lock when the process ends, however it ends.
-func Acquire(dir string) (*Lock, error) {
+func Acquire(dir string) (*Lock, error) { return AcquireAs(dir, LockFile) }
+
+// AcquireAs is Acquire with a lock of another name, for a part of the data that may be in a directory of its own, or beside others.
+func AcquireAs(dir, name string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, unusable(err)
 	}
-	path := filepath.Join(dir, LockFile)
+	path := filepath.Join(dir, name)
 	file, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
 		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, lockedBy(path))

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,6 +35,26 @@ func TestSecondHolderIsRefused(t *testing.T) {
 	}
 	if err := second.Release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A part of the data has a lock of its own in the same directory.
+func TestLocksOfParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	whole, err := Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := AcquireAs(dir, "part.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AcquireAs(dir, "part.lock"); err == nil {
+		t.Error("two holders of one part")
+	}
+	if err := errors.Join(part.Release(), whole.Release()); err != nil {
+		t.Error(err)
 	}
 }
 

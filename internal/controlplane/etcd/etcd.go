@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,6 +24,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 )
 
 const (
@@ -52,6 +53,9 @@ const (
 
 	// DefaultQuotaBytes is the size at which etcd refuses writes; etcd's own default is 2 GiB, its advised maximum 8.
 	DefaultQuotaBytes = 8 << 30
+
+	// lockFile is the lock of Options.Dir, which may be a data directory with a lock of its own.
+	lockFile = "etcd.lock"
 
 	memberName = "hub"
 
@@ -111,9 +115,25 @@ var starting sync.Mutex
 // Start runs an etcd member and returns when it can serve. The caller must Close it. It fails when the data is in use
 // by another process, is broken, or a port is taken.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the etcd directory: %w", err)
+	// etcd itself would wait for another process, without a word and for ever, and take its socket away.
+	lock, err := datadir.AcquireAs(o.Dir, lockFile)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
 	}
+	server, err := startLocked(ctx, o)
+	if err != nil {
+		_ = lock.Release()
+		return nil, err
+	}
+	cleanup := server.cleanup
+	server.cleanup = func() {
+		cleanup()
+		_ = lock.Release()
+	}
+	return server, nil
+}
+
+func startLocked(ctx context.Context, o Options) (*Server, error) {
 	socketDir, cleanup, err := socketDirectory(o.Dir)
 	if err != nil {
 		return nil, err
@@ -131,14 +151,16 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		cleanup()
 		return nil, err
 	}
-	member, err := startMember(cfg, core)
+	going, cancel := interruptible(ctx)
+	defer cancel()
+	member, err := startMember(going, cfg, core)
 	if err != nil {
 		cleanup()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
 	server := &Server{etcd: member, log: core, logger: o.Logger, endpoint: "unix://" + socket.Path, cleanup: cleanup,
 		quota: cfg.QuotaBackendBytes}
-	if err := server.waitReady(ctx); err != nil {
+	if err := server.waitReady(going); err != nil {
 		server.abandon()
 		return nil, fmt.Errorf("start etcd in %s: %w", o.Dir, err)
 	}
@@ -158,8 +180,18 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return server, nil
 }
 
-// startMember returns as soon as etcd cannot go on, leaving it as it is.
-func startMember(cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
+// interruptible ends some time after ctx does.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(interruptTimeout, cancel) })
+	return going, func() {
+		stop()
+		cancel()
+	}
+}
+
+// startMember returns as soon as etcd cannot go on, or ctx ends, leaving it as it is.
+func startMember(ctx context.Context, cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
 	type result struct {
 		member *embed.Etcd
 		err    error
@@ -179,6 +211,8 @@ func startMember(cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
 		return o.member, o.err
 	case err := <-core.failed:
 		return nil, unusable(err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -262,7 +296,7 @@ func localURL(port int) url.URL {
 
 // waitReady makes the member leader of its cluster of one and waits until it has published itself.
 func (s *Server) waitReady(ctx context.Context) error {
-	ctx, cancel := startContext(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
 	retry := time.NewTicker(2 * time.Millisecond)
 	defer retry.Stop()
@@ -295,16 +329,6 @@ func (s *Server) isMember() error {
 		return nil
 	}
 	return errOtherMember
-}
-
-// startContext ends when the start took too long, and some time after it was called off.
-func startContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	starting, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(interruptTimeout, cancel) })
-	return starting, func() {
-		stop()
-		cancel()
-	}
 }
 
 // campaign starts an election at once instead of after a random election timeout. Raft ignores it until the membership

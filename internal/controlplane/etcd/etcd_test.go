@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +91,43 @@ func TestInterruptedStart(t *testing.T) {
 		t.Fatalf("got %v, want a cancellation", err)
 	}
 	start(t, Options{Dir: dir}).Close()
+}
+
+// SC-10: a second member on the same data is refused at once, with who has it, and the first one keeps its socket. After its end, the data
+// is free.
+func TestDataInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, Options{Dir: dir})
+	_, err := Start(t.Context(), Options{Dir: dir, NoFsync: true, Logger: logr.Discard()})
+	if want := dir + " is in use by process " + strconv.Itoa(os.Getpid()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err := client(t, s).Put(t.Context(), "k", "v"); err != nil {
+		t.Errorf("the first one does not answer: %v", err)
+	}
+	s.Close()
+	start(t, Options{Dir: dir}).Close()
+}
+
+// A start that waits for who reads the database by other means ends when it is called off.
+func TestInterruptedWait(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start(t, Options{Dir: dir}).Close()
+	database, err := syscall.Open(filepath.Join(dir, "member-data", "member", "snap", "db"), syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		// It is locked for good: what etcd has begun would go on otherwise, in a folder that is gone.
+		err = syscall.Flock(database, syscall.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Start(ctx, Options{Dir: dir, NoFsync: true, Logger: logr.Discard()}); err == nil || ctx.Err() == nil {
+		t.Errorf("got %v", err)
+	}
 }
 
 // Data that cannot be used is an error that says so, and not the end of the process.
