@@ -127,7 +127,7 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, args []string, ex
 func (f *restoreFlags) runExternal(out io.Writer, config *ocmconfig.Config, args []string) error {
 	if len(args) > 0 || !f.suspendWorks {
 		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, such as \"etcdutl snapshot restore "+
-			"--bump-revision 1000000000 --mark-compacted\", and use --hold-works without FILE if agents are to wait; or use the mode %s",
+			"--bump-revision $(date +%%s)000000 --mark-compacted\", and use --hold-works without FILE if agents are to wait; or use the mode %s",
 			config.File, config.Etcd.Mode, ocmconfig.EtcdEmbed)
 	}
 	if f.passphrase != "" {

@@ -76,14 +76,13 @@ func noCopy(err error) error {
 }
 
 // checkStorage checks the database of a backup that was extracted, unless ctx ends first.
-func checkStorage(ctx context.Context, file string, d *Description, progress *Progress) error {
+func checkStorage(ctx context.Context, file string, d *Description, progress *Progress) (*Contents, error) {
 	database, err := os.Open(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer database.Close()
-	_, err = readContents(ctx, database, d.Prefix, progress)
-	return err
+	return readContents(ctx, database, d.Prefix, progress)
 }
 
 // readContents checks the database of a backup and counts what is in it, unless ctx ends first. It closes the file.

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -20,9 +21,15 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
-// revisionBump is by how much revisions are higher on a restored hub than in the backup. More than a hub writes between the backup and its
-// end, it makes all clients list anew, where they would otherwise take new revisions for old ones.
-const revisionBump = 1_000_000_000
+// leastBump is more than a hub writes between a backup and its end.
+const leastBump = 1_000_000_000
+
+// revisionBump is by how much revisions are higher on a hub that is restored at a time than in the backup. All clients then list anew, where
+// they would otherwise take new revisions for old ones. The hub goes on from the number of microseconds since 1970, of which there are more
+// than it has writes: that is later than what it had when it was restored from the same backup before.
+func revisionBump(revision int64, now time.Time) uint64 {
+	return uint64(max(leastBump, now.UnixMicro()-revision)) //nolint:gosec // it is not negative
+}
 
 // EtcdDirectoryFlag names the folder of the etcd to a server and to a restore.
 const EtcdDirectoryFlag = "--embedded-etcd-directory"
@@ -70,43 +77,44 @@ func suspendWorks(dataDir string) error {
 
 // Restore makes the data directory that of the hub in the backup, unless ctx ends first. It has to have no hub so far. If it fails, the
 // folder has none.
-func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, err error) {
+func Restore(ctx context.Context, r io.Reader, to Target) (_ *Description, _ *Contents, err error) {
 	if to.sync == nil {
 		to.sync = datadir.Sync
 	}
 	lock, err := datadir.Acquire(to.DataDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	keys, member := filepath.Join(to.DataDir, keysFolder), etcd.MemberDir(to.EtcdDir)
 	if err := clearUp(to, keys, member); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	staging, err := os.MkdirTemp(to.DataDir, stagingPrefix)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
 	description, err := extract(ctx, r, staging, to.Progress)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := to.fits(description); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := checkStorage(ctx, filepath.Join(staging, storageFile), description, to.Progress); err != nil {
-		return nil, err
+	contents, err := checkStorage(ctx, filepath.Join(staging, storageFile), description, to.Progress)
+	if err != nil {
+		return nil, nil, err
 	}
 	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
-	if err := createEtcd(ctx, filepath.Join(staging, storageFile), to); err != nil {
-		return nil, err
+	if err := createEtcd(ctx, filepath.Join(staging, storageFile), revisionBump(contents.Revision, time.Now()), to); err != nil {
+		return nil, nil, err
 	}
 	if err := installKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(member))
+		return nil, nil, errors.Join(err, os.RemoveAll(member))
 	}
-	return description, nil
+	return description, contents, nil
 }
 
 // fits fails if the hub would not find the objects of a backup: it would be one without objects, under the name of the other.
@@ -182,7 +190,7 @@ func installKeys(staged, keys string, to Target) error {
 }
 
 // createEtcd makes the storage of a database, in a folder that may be a disk of its own. It is not put in place if ctx ends meanwhile.
-func createEtcd(ctx context.Context, database string, to Target) (err error) {
+func createEtcd(ctx context.Context, database string, bump uint64, to Target) (err error) {
 	if err := os.MkdirAll(to.EtcdDir, 0o700); err != nil {
 		return err
 	}
@@ -192,7 +200,7 @@ func createEtcd(ctx context.Context, database string, to Target) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
 	made := etcd.MemberDir(staging)
-	if err := restoreEtcd(database, made); err != nil {
+	if err := restoreEtcd(database, made, bump); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -266,12 +274,12 @@ func writeFile(file string, content io.Reader) error {
 }
 
 // restoreEtcd makes a member of an etcd from a database, which has been checked.
-func restoreEtcd(database, dir string) error {
+func restoreEtcd(database, dir string, bump uint64) error {
 	name, peerURL := etcd.Membership()
 	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: database, OutputDataDir: dir, SkipHashCheck: true,
 		Name: name, PeerURLs: []string{peerURL}, InitialCluster: name + "=" + peerURL, InitialClusterToken: "etcd-cluster",
-		RevisionBump: revisionBump, MarkCompacted: true,
+		RevisionBump: bump, MarkCompacted: true,
 	})
 	if err != nil {
 		return fmt.Errorf("make a storage of the backup: %w", err)

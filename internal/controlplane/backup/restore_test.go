@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -72,7 +73,7 @@ func TestHoldWorks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := Restore(t.Context(), bytes.NewReader(test.content), to); (err != nil) != test.fails {
+			if _, _, err := Restore(t.Context(), bytes.NewReader(test.content), to); (err != nil) != test.fails {
 				t.Errorf("restoring ends with %v", err)
 			}
 			_, err := os.Stat(SuspendWorksFile(to.DataDir))
@@ -86,6 +87,28 @@ func TestHoldWorks(t *testing.T) {
 	}
 }
 
+// A restored hub has revisions that clients have not seen, also if the same backup was restored before.
+func TestRevisionBump(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	restored := first.UnixMicro() + 1000 // is in a backup of the hub that was restored first
+	for name, test := range map[string]struct {
+		backup int64
+		now    time.Time
+		want   int64
+	}{
+		"the first time":                 {backup: 1000, now: first, want: first.UnixMicro()},
+		"the same backup again":          {backup: 1000, now: first.Add(time.Minute), want: first.Add(time.Minute).UnixMicro()},
+		"a backup of the restored hub":   {backup: restored, now: first.Add(time.Hour), want: first.Add(time.Hour).UnixMicro()},
+		"a backup of it, soon after":     {backup: restored, now: first.Add(time.Minute), want: restored + leastBump},
+		"a backup of it, by a set clock": {backup: restored, now: first.Add(-24 * time.Hour), want: restored + leastBump},
+	} {
+		if now := test.backup + int64(revisionBump(test.backup, test.now)); now != test.want {
+			t.Errorf("%s: the hub goes on from %d, want %d", name, now, test.want)
+		}
+	}
+}
+
 // A backup whose storage is damaged is not restored, although it is what the hub has sent.
 func TestRestoreOfADamagedStorage(t *testing.T) {
 	t.Parallel()
@@ -95,7 +118,7 @@ func TestRestoreOfADamagedStorage(t *testing.T) {
 		s.Snapshot = func() Snapshot { return database(content) }
 	})
 	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
-	if _, err := Restore(t.Context(), bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "it is damaged") {
+	if _, _, err := Restore(t.Context(), bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "it is damaged") {
 		t.Errorf("it ends with %v", err)
 	}
 	expectNoHub(t, to)
@@ -116,7 +139,7 @@ func TestInterruptedRestore(t *testing.T) {
 			})
 			content := io.MultiReader(bytes.NewReader(whole[:at]), interruption, bytes.NewReader(whole[at:]))
 			to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Prefix: "/registry", SuspendWorks: true}
-			if _, err := Restore(ctx, content, to); !errors.Is(err, context.Canceled) {
+			if _, _, err := Restore(ctx, content, to); !errors.Is(err, context.Canceled) {
 				t.Errorf("it ends with %v", err)
 			}
 			expectNoHub(t, to)
@@ -146,7 +169,7 @@ func TestRestoreRemovesLeftovers(t *testing.T) {
 			if err := os.WriteFile(marker, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Restore(t.Context(), bytes.NewReader(nil), to); err == nil {
+			if _, _, err := Restore(t.Context(), bytes.NewReader(nil), to); err == nil {
 				t.Error("nothing was restored without an error")
 			}
 			stays := others
@@ -189,7 +212,7 @@ func TestRestoreSurvivesPowerFailures(t *testing.T) {
 				}
 				return nil
 			}
-			_, err := Restore(t.Context(), bytes.NewReader(whole), to)
+			_, _, err := Restore(t.Context(), bytes.NewReader(whole), to)
 			if want := steps[:min(failing+1, len(steps))]; !slices.Equal(done, want) {
 				t.Errorf("on the disk are %q, want %q", done, want)
 			}
@@ -243,7 +266,7 @@ func TestRestoreForOtherSettings(t *testing.T) {
 			if test.target != nil {
 				test.target(&to)
 			}
-			_, err := Restore(t.Context(), bytes.NewReader(restorable(t, test.source)), to)
+			_, _, err := Restore(t.Context(), bytes.NewReader(restorable(t, test.source)), to)
 			switch {
 			case test.refusal == "":
 				if err != nil {
