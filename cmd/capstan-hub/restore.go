@@ -100,7 +100,7 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, args []string, ex
 	progress, name := &backup.Progress{}, inputName(file)
 	shown := showProgress(os.Stderr, name, progress)
 	defer shown.Close()
-	description, err := backup.Restore(ctx, content, backup.Target{
+	description, contents, err := backup.Restore(ctx, content, backup.Target{
 		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory),
 		NamedEtcdDir: f.etcdDirectory != "", Prefix: config.Etcd.Prefix, SuspendWorks: f.suspendWorks, Progress: progress,
 	})
@@ -115,7 +115,10 @@ func (f *restoreFlags) run(ctx context.Context, out io.Writer, args []string, ex
 		fmt.Fprintln(out, "Before it starts, put in place what the backup does not have:", file)
 	}
 	printLost(out, at)
-	if f.suspendWorks {
+	if contents.WorksHeld && !f.suspendWorks {
+		fmt.Fprintln(out, "The hub of the backup held its works, and so does this one")
+	}
+	if contents.WorksHeld || f.suspendWorks {
 		printHeld(out)
 		return nil
 	}
@@ -214,6 +217,9 @@ func checkBackup(ctx context.Context, out io.Writer, file string, passphrase pas
 		description.Version, contents.Revision)
 	for _, file := range lacking(description) {
 		fmt.Fprintln(out, "lacks    ", file)
+	}
+	if contents.WorksHeld {
+		fmt.Fprintln(out, "held      agents get no works before ConfigMap", fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld, "is deleted")
 	}
 	most := func(a, b string) int { return cmp.Or(contents.Objects[b]-contents.Objects[a], cmp.Compare(a, b)) }
 	for _, resource := range slices.SortedFunc(maps.Keys(contents.Objects), most) {

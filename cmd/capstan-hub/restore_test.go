@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/clock"
+
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
@@ -81,6 +84,49 @@ func TestHoldWorksOnAnExternalEtcd(t *testing.T) {
 				t.Errorf("the hub is told to hold its works: %t, %v", held, err)
 			}
 		})
+	}
+}
+
+// Who restores a hub that was held when it was backed up is told so, and how that ends, as is who checks the backup.
+func TestRestoreOfAHeldHub(t *testing.T) {
+	t.Parallel()
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if _, err := server.Client().Put(t.Context(), "/registry/configmaps/open-cluster-management-hub/works-held", ""); err != nil {
+		t.Fatal(err)
+	}
+	keys := t.TempDir()
+	if err := os.WriteFile(filepath.Join(keys, "root-ca.key"), []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := &backup.Source{Prefix: "/registry", KeysDir: keys, Clock: clock.RealClock{},
+		Snapshot: func() backup.Snapshot { return server.Snapshot() }}
+	var content, checked, restored strings.Builder
+	if err := source.Write(&content); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "hub.backup")
+	if err := os.WriteFile(file, []byte(content.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = checkBackup(t.Context(), &checked, file, "", "")
+	if err != nil || !strings.Contains(checked.String(), "open-cluster-management-hub/works-held") {
+		t.Errorf("checking it ends with %v and says %q", err, checked.String())
+	}
+	f := restoreFlags{configDir: writeConfig(t, "")}
+	if err := f.run(t.Context(), &restored, []string{file}, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"The hub of the backup held its works", "delete configmap works-held"} {
+		if !strings.Contains(restored.String(), want) {
+			t.Errorf("restoring it says %q, want %q", restored.String(), want)
+		}
+	}
+	if strings.Contains(restored.String(), "agents undo") {
+		t.Errorf("restoring it says %q", restored.String())
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -28,7 +27,5 @@ func (h *hub) suspendWorks(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("hold what agents would change their clusters by: %w", err)
 	}
-	klog.FromContext(ctx).Info("This hub was restored, and held: agents leave their clusters as they are until the ConfigMap is "+
-		"deleted", "configMap", klog.KObj(suspended))
 	return os.Remove(marker)
 }

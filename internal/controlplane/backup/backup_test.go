@@ -348,7 +348,7 @@ func TestRestore(t *testing.T) {
 	if got, want := progress.String(), "counting objects in revisions, 5 so far"; got != want {
 		t.Errorf("the progress is %q, want %q", got, want)
 	}
-	if contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||
+	if contents.WorksHeld || contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||
 		contents.Objects["works.work.example.com"] != 1 {
 		t.Errorf("contents %+v, want a Secret and a work of revision %d", contents, last.Header.Revision)
 	}

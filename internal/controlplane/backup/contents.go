@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Contents are the objects in a backup.
@@ -25,6 +28,8 @@ type Contents struct {
 	Revision int64 `json:"revision"`
 	// Objects counts them by resource and group, as in manifestworks.work.open-cluster-management.io.
 	Objects map[string]int `json:"objects"`
+	// WorksHeld says that the hub withholds its works from agents, as one that was restored so before.
+	WorksHeld bool `json:"worksHeld,omitempty"`
 }
 
 // Check reads a backup to its end and checks it, with the storage in it, unless ctx ends first. It keeps nothing of it: meanwhile, there is
@@ -118,7 +123,7 @@ func (c *Contents) read(ctx context.Context, database *os.File, prefix string, p
 	})
 }
 
-// count counts the objects as of the last revision, and checks all buckets meanwhile.
+// count counts the objects as of the last revision, finds out whether works are held, and checks all buckets meanwhile.
 func (c *Contents) count(ctx context.Context, tx *bbolt.Tx, prefix string, read *atomic.Int64) error {
 	if tx.Bucket(schema.Key.Name()) == nil {
 		return fmt.Errorf("there is no bucket %q", schema.Key.Name())
@@ -148,6 +153,7 @@ func (c *Contents) count(ctx context.Context, tx *bbolt.Tx, prefix string, read 
 			c.Objects[resource]++
 		}
 	}
+	c.WorksHeld = alive[path.Join(prefix, "configmaps", fleet.NamespaceHub, fleet.ConfigMapWorksHeld)]
 	return nil
 }
 

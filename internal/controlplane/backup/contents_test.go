@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 )
 
 // newStorage is the database of an etcd with a tree of pages.
@@ -133,6 +135,45 @@ func TestDamagedStorage(t *testing.T) {
 				t.Errorf("it leaves %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// A backup says whether its hub holds its works, as the hub does that is restored from it.
+func TestWorksHeld(t *testing.T) {
+	t.Parallel()
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	const held = "/registry/configmaps/open-cluster-management-hub/works-held"
+	put := func(key string) error {
+		_, err := server.Client().Put(t.Context(), key, "content")
+		return err
+	}
+	for _, step := range []struct {
+		name   string
+		change func() error
+		want   bool
+	}{
+		{"ConfigMap of another hub", func() error { return put("/other" + held) }, false},
+		{"ConfigMap of a longer name", func() error { return put(held + "-before") }, false},
+		{"the ConfigMap", func() error { return put(held) }, true},
+		{"the ConfigMap, changed", func() error { return put(held) }, true},
+		{"no ConfigMap any more", func() error {
+			_, err := server.Client().Delete(t.Context(), held)
+			return err
+		}, false},
+	} {
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		s := newSource(t)
+		s.Snapshot = func() Snapshot { return server.Snapshot() }
+		_, contents, err := Check(t.Context(), bytes.NewReader(written(t, s)), "", nil)
+		if err != nil || contents.WorksHeld != step.want {
+			t.Errorf("%s: want held: %t; got %+v, %v", step.name, step.want, contents, err)
+		}
 	}
 }
 

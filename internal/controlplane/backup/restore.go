@@ -24,9 +24,9 @@ import (
 // leastBump is more than a hub writes between a backup and its end.
 const leastBump = 1_000_000_000
 
-// revisionBump is by how much revisions are higher on a hub that is restored at a time than in the backup. All clients then list anew, where
-// they would otherwise take new revisions for old ones. The hub goes on from the number of microseconds since 1970, of which there are more
-// than it has writes: that is later than what it had when it was restored from the same backup before.
+// revisionBump is by how much revisions are higher on a hub that is restored at a time than in the backup. All clients then list anew,
+// where they would otherwise take new revisions for old ones. The hub goes on from the number of microseconds since 1970, of which there
+// are more than it has writes: that is later than what it had when it was restored from the same backup before.
 func revisionBump(revision int64, now time.Time) uint64 {
 	return uint64(max(leastBump, now.UnixMicro()-revision)) //nolint:gosec // it is not negative
 }

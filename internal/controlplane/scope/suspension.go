@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -25,6 +26,9 @@ import (
 
 // retrySeconds is when agents are to retry.
 const retrySeconds = 10
+
+// worksHeld is the ConfigMap by which a hub is held.
+const worksHeld = fleet.NamespaceHub + "/" + fleet.ConfigMapWorksHeld
 
 // goesOn are the kinds that agents list and watch also during a suspension: with them they register, report and renew certificates, and
 // change nothing that is applied on their clusters.
@@ -46,16 +50,23 @@ type Suspension struct {
 // NewSuspension returns a Suspension that has to be run.
 func NewSuspension() *Suspension { return &Suspension{known: make(chan struct{})} }
 
-// Run follows the ConfigMap, until ctx ends. It is called once.
+// Run follows the ConfigMap, and logs whether the hub is held, until ctx ends. It is called once.
 func (s *Suspension) Run(ctx context.Context, client dynamic.Interface) error {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, configMaps, fleet.NamespaceHub, resync, cache.Indexers{},
 		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapWorksHeld).String()
 		}).Informer()
+	logger := klog.FromContext(ctx)
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { s.suspended.Store(true) },
-		DeleteFunc: func(any) { s.suspended.Store(false) },
+		AddFunc: func(any) {
+			s.suspended.Store(true)
+			logger.Info("This hub is held: agents leave their clusters as they are until the ConfigMap is deleted", "configMap", worksHeld)
+		},
+		DeleteFunc: func(any) {
+			s.suspended.Store(false)
+			logger.Info("This hub is not held any more: agents do what it says", "configMap", worksHeld)
+		},
 	})
 	if err != nil {
 		return err
@@ -85,7 +96,7 @@ func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSeriali
 			return
 		}
 		retryLater(w, r, codecs, "This hub holds what agents would change their clusters by; an administrator lets them have it by deleting "+
-			"ConfigMap "+fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld)
+			"ConfigMap "+worksHeld)
 	})
 }
 

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -43,7 +46,7 @@ const (
 
 // Agents wait until it is known whether the hub is suspended, are to retry as long as it is, and then get what they request. They
 // do not learn which works, add-ons, accounts and tokens are missing on the hub, and remove none. Nobody else waits, nor do registration,
-// reports and certificates.
+// reports and certificates. The log of each process says that the hub is suspended, and when it is no more.
 func TestSuspension(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -118,7 +121,9 @@ func TestSuspension(t *testing.T) {
 		if len(waiting) != 0 {
 			t.Error("an agent is answered before it is known whether the hub is suspended")
 		}
-		ctx, stop := context.WithCancel(t.Context())
+		var said strings.Builder
+		logger := funcr.New(func(_, line string) { said.WriteString(line + "\n") }, funcr.Options{})
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 		ended := make(chan error, 1)
 		go func() { ended <- suspension.Run(ctx, client) }()
 		synctest.Wait()
@@ -136,6 +141,12 @@ func TestSuspension(t *testing.T) {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		synctest.Wait()
+		for _, want := range []string{"This hub is held", "This hub is not held any more"} {
+			if strings.Count(said.String(), want) != 1 {
+				t.Errorf("the log does not say %q once: %s", want, said.String())
+			}
 		}
 	})
 }
