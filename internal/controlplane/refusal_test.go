@@ -202,24 +202,30 @@ func TestFindKeys(t *testing.T) {
 	}
 }
 
-// SC-06: a hub on an external etcd makes keys if that has no objects of it, or if it is to make new ones. Others may have objects there.
-func TestFindSharedKeys(t *testing.T) {
+// SC-06 SC-11: a hub on an external etcd makes keys if that has no objects of it, or if it is to make new ones, and starts without objects
+// if it has not run before. Others may have objects there.
+func TestFindShared(t *testing.T) {
 	t.Parallel()
 	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true, Logger: logr.Discard()})
 	must(t, err)
 	t.Cleanup(server.Close)
 	client := server.Client()
+	const key, kubeconfig = "cert/client-ca.key", "cert/" + adminKubeconfig
 	for name, test := range map[string]struct {
-		stored  []string
-		file    string
-		refuses bool
+		stored, files []string
+		refuses       string
 	}{
-		"the first start":                  {},
-		"one of several hubs":              {stored: []string{"/keys", everyHubHas}},
-		"a hub that moves to this etcd":    {stored: []string{everyHubHas}, file: "cert/client-ca.key"},
-		"a hub without its keys":           {stored: []string{everyHubHas}, refuses: true},
-		"a hub that is to have new keys":   {stored: []string{everyHubHas}, file: "new-keys"},
-		"a first start that was cut short": {stored: []string{"/keys"}},
+		"the first start":                   {},
+		"one of several hubs":               {stored: []string{"/keys", everyHubHas}},
+		"one of several hubs that has run":  {stored: []string{"/keys", everyHubHas}, files: []string{key, kubeconfig}},
+		"a hub that moves to this etcd":     {stored: []string{everyHubHas}, files: []string{key, kubeconfig}},
+		"a hub without its keys":            {stored: []string{everyHubHas}, refuses: "has its keys"},
+		"a hub that is to have new keys":    {stored: []string{everyHubHas}, files: []string{"new-keys"}},
+		"a first start that was cut short":  {stored: []string{"/keys"}},
+		"the same, with a kubeconfig":       {stored: []string{"/keys"}, files: []string{key, kubeconfig}},
+		"keys that were moved here":         {files: []string{key}},
+		"another etcd, or another prefix":   {files: []string{key, kubeconfig}, refuses: "has nothing of it"},
+		"the same, and new keys are wanted": {files: []string{"new-keys", kubeconfig}, refuses: "has nothing of it"},
 	} {
 		o := NewOptions()
 		o.Config = &ocmconfig.Config{DataDirectory: t.TempDir(), File: "hub.yaml",
@@ -233,17 +239,20 @@ func TestFindSharedKeys(t *testing.T) {
 			}
 			must(t, err)
 		}
-		if test.file != "" {
-			path := filepath.Join(o.Config.DataDirectory, test.file)
+		for _, file := range test.files {
+			path := filepath.Join(o.Config.DataDirectory, file)
 			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			must(t, os.WriteFile(path, nil, 0o600))
 		}
-		err := o.findSharedKeys(t.Context(), client, keys)
-		if (err != nil) != test.refuses {
-			t.Errorf("%s: %v", name, err)
-		}
-		if test.refuses && err != nil {
-			says(t, err, o.Config.Etcd.Prefix, certDir(o.Config.DataDirectory), newKeysFile(o.Config.DataDirectory), "hub.yaml")
+		switch err := o.findShared(t.Context(), client, keys); {
+		case test.refuses == "":
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err == nil:
+			t.Errorf("%s: it goes on", name)
+		default:
+			says(t, err, test.refuses, o.Config.Etcd.Prefix, certDir(o.Config.DataDirectory), "hub.yaml")
 		}
 	}
 }

@@ -171,7 +171,7 @@ func (h *hub) openSharedKeys(ctx context.Context, client *clientv3.Client) (err 
 	shared := etcdkeys.New(client, h.Config.Etcd.Prefix, etcdkeys.Encryption{
 		File: h.store.EncryptionProviderConfigFilepath, Reload: h.store.EncryptionProviderConfigAutomaticReload,
 	})
-	if err := h.findSharedKeys(ctx, client, shared); err != nil {
+	if err := h.findShared(ctx, client, shared); err != nil {
 		return err
 	}
 	if h.keys, err = h.openKeys(ctx, shared); err != nil {

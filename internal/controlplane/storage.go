@@ -161,9 +161,28 @@ func (o *Options) findKeys(ctx context.Context) error {
 		"which no agent trusts until its cluster joins again", etcd.MemberDir(options.Dir), certDir(data), o.Config.File, newKeysFile(data))
 }
 
-// findSharedKeys fails if an external etcd has the objects of the hub, and neither that nor the data directory has keys. Another server
+// findShared fails if an external etcd has the objects of the hub without its keys, or nothing of a hub that has run before. Another server
 // that starts for the first time stores keys before objects.
-func (o *Options) findSharedKeys(ctx context.Context, client *clientv3.Client, keys *etcdkeys.Storage) error {
+func (o *Options) findShared(ctx context.Context, client *clientv3.Client, keys *etcdkeys.Storage) error {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	objects, err := o.hasObjects(ctx, client)
+	if err != nil {
+		return err
+	}
+	stored, err := keys.Exists(ctx)
+	switch {
+	case err != nil || stored:
+		return err
+	case objects:
+		return o.findSharedKeys()
+	default:
+		return o.findSharedObjects()
+	}
+}
+
+// findSharedKeys fails if the data directory has no keys for the objects in an external etcd that has none.
+func (o *Options) findSharedKeys() error {
 	data := o.Config.DataDirectory
 	if pki.HasKeys(certDir(data)) {
 		return nil
@@ -171,17 +190,21 @@ func (o *Options) findSharedKeys(ctx context.Context, client *clientv3.Client, k
 	if _, err := os.Stat(newKeysFile(data)); err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	if found, err := o.hasObjects(ctx, client); err != nil || !found {
-		return err
-	}
-	if found, err := keys.Exists(ctx); err != nil || found {
-		return err
-	}
 	return fmt.Errorf("the external etcd has the objects of a hub below %s, and neither that nor %s has its keys; correct etcd.prefix or "+
 		"dataDirectory in %s; if the keys are lost, restore the etcd from a backup, or create the file %s to go on with new keys, which no "+
 		"agent trusts until its cluster joins again", o.Config.Etcd.Prefix, certDir(data), o.Config.File, newKeysFile(data))
+}
+
+// findSharedObjects fails if the hub has run, as its kubeconfig says, and an external etcd has nothing of it: as without a storage, the hub
+// would be without its objects. Keys that were moved here have no kubeconfig.
+func (o *Options) findSharedObjects() error {
+	data := o.Config.DataDirectory
+	if _, err := os.Stat(AdminKubeconfig(data)); err != nil {
+		return nil //nolint:nilerr // it has not run
+	}
+	return fmt.Errorf("the hub in %s has run, and the external etcd has nothing of it below %s; correct etcd.servers or etcd.prefix in %s, or "+
+		"copy its objects there first; if they are lost, restore the etcd from a backup, or move %s away to start a new hub", data,
+		o.Config.Etcd.Prefix, o.Config.File, certDir(data))
 }
 
 // findObjects reports whether an embedded etcd has objects of the hub. It fails if there are objects, and none below the prefix: as without
