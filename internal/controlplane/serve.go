@@ -75,18 +75,29 @@ func (h *hub) serve(ctx context.Context) error {
 			return nil
 		}
 	})
+	failing := start(base, h.storage.fails)
+	defer failing.stop()
+	if err := awaitEnd(ctx, controllers, server, failing); err != nil {
+		return err
+	}
+	return h.stop(base, controllers, server)
+}
+
+// awaitEnd returns when the controllers end, or are to. It fails if others cannot end in order any more.
+func awaitEnd(ctx context.Context, controllers, server, storage *part) error {
 	select {
 	case <-ctx.Done():
 		klog.FromContext(ctx).Info("Stopping")
+		return nil
 	case <-controllers.done:
+		return nil
 	case <-server.done:
 		controllers.stop()
 		return fmt.Errorf("the API server stopped: %w", orUnexpected(server.err))
-	case err := <-h.storage.failed:
+	case <-storage.done:
 		// Nothing that is in flight can end well any more.
-		return fmt.Errorf("the embedded etcd stopped: %w", orUnexpected(err))
+		return orUnexpected(storage.err)
 	}
-	return h.stop(base, controllers, server)
 }
 
 // startServer runs the API server. listening is closed when it takes requests.

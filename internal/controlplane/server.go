@@ -93,6 +93,12 @@ func (h *hub) open(ctx context.Context) (err error) {
 	if h.address, err = h.findAddress(ctx); err != nil {
 		return err
 	}
+	if h.shared() {
+		// Before there is a port at which agents would wait for a process that cannot reach it.
+		if h.storage, err = openExternal(ctx, h.Config.Etcd, h.Config.File); err != nil {
+			return err
+		}
+	}
 	if h.listener, err = h.listen(ctx, h.address); err != nil {
 		return err
 	}
@@ -148,18 +154,13 @@ func removeFile(file string) error {
 	return nil
 }
 
-// openShared opens an external etcd. All hubs on it, with the same prefix, are one, and have their keys there.
+// openShared opens the keys in an external etcd. All hubs on it, with the same prefix, are one, and have their keys there.
 func (h *hub) openShared(ctx context.Context) error {
-	external, err := openExternal(ctx, h.Config.Etcd, h.Config.File)
-	if err != nil {
-		return err
-	}
 	client, err := newClient(ctx, h.Config.Etcd)
 	if err != nil {
 		return err
 	}
-	external.close = func() { _ = client.Close() }
-	h.storage = external
+	h.storage.close = func() { _ = client.Close() }
 	if err := h.openSharedKeys(ctx, client); err != nil {
 		h.storage.close()
 		return err
@@ -177,6 +178,7 @@ func (h *hub) openSharedKeys(ctx context.Context, client *clientv3.Client) (err 
 	if h.keys, err = h.openKeys(ctx, shared); err != nil {
 		return err
 	}
+	h.storage.fails = loss{read: shared.Read, readyElsewhere: h.readyElsewhere}.await
 	return removeFile(newKeysFile(h.Config.DataDirectory))
 }
 

@@ -55,9 +55,9 @@ type storage struct {
 	snapshot func() backup.Snapshot
 	// keepSpace maintains the size of an embedded etcd until the context ends.
 	keepSpace func(ctx context.Context)
-	// failed delivers the end of an embedded etcd that nobody requested.
-	failed <-chan error
-	close  func()
+	// fails returns an error when the hub cannot go on with the etcd, and nil when ctx ends.
+	fails func(ctx context.Context) error
+	close func()
 }
 
 // openEmbedded starts the embedded etcd. keys returns when the keys exist; only an etcd with TCP ports has to wait for them.
@@ -92,9 +92,21 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		embedded:  client,
 		snapshot:  func() backup.Snapshot { return server.Snapshot() },
 		keepSpace: func(ctx context.Context) { server.KeepSpace(ctx, clock.RealClock{}) },
-		failed:    server.Err(),
+		fails:     endOf(server),
 		close:     server.Close,
 	}, nil
+}
+
+// endOf waits for the end of an embedded etcd that nobody requested.
+func endOf(server *etcd.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case err := <-server.Err():
+			return fmt.Errorf("the embedded etcd stopped: %w", orUnexpected(err))
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // etcdOptions are those of an embedded etcd without ports.
@@ -202,8 +214,8 @@ func (o *Options) findSharedObjects() error {
 	if _, err := os.Stat(AdminKubeconfig(data)); err != nil {
 		return nil //nolint:nilerr // it has not run
 	}
-	return fmt.Errorf("the hub in %s has run, and the external etcd has nothing of it below %s; correct etcd.servers or etcd.prefix in %s, or "+
-		"copy its objects there first; if they are lost, restore the etcd from a backup, or move %s away to start a new hub", data,
+	return fmt.Errorf("the hub in %s has run, and the external etcd has nothing of it below %s; correct etcd.servers or etcd.prefix in %s, "+
+		"or copy its objects there first; if they are lost, restore the etcd from a backup, or move %s away to start a new hub", data,
 		o.Config.Etcd.Prefix, o.Config.File, certDir(data))
 }
 

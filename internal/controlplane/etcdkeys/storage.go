@@ -72,6 +72,12 @@ func (s *Storage) Exists(ctx context.Context) (bool, error) {
 	return answer.Count > 0, nil
 }
 
+// Read fails unless a majority of the etcd answers.
+func (s *Storage) Read(ctx context.Context) error {
+	_, err := s.Exists(ctx)
+	return err
+}
+
 // Load implements pki.Storage. What is not encrypted as new Secrets are is stored again, unless another server has just stored it.
 func (s *Storage) Load(ctx context.Context) ([]byte, pki.Version, error) {
 	for {
