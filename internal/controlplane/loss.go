@@ -33,9 +33,9 @@ type loss struct {
 	readyElsewhere func(ctx context.Context) bool
 }
 
-// await fails once the etcd has not answered for lostAfter, and another process of the hub is ready: when this one ends, its agents go there.
-// While there is none, as when the etcd is away for all, agents would find nobody instead, and lose their tunnels. It returns nil when ctx
-// ends.
+// await fails once the etcd has not answered for lostAfter, and another process of the hub is ready: when this one ends, its agents go
+// there. While there is none, as when the etcd is away for all, agents would find nobody instead, and lose their tunnels. It returns nil
+// when ctx ends.
 func (l loss) await(ctx context.Context) error {
 	ticker := time.NewTicker(lossInterval)
 	defer ticker.Stop()

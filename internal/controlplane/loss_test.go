@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// SC-16 SC-24: a process ends when it alone has lost the external etcd, and goes on when the etcd answers again in time, or is away for all.
+// SC-16 SC-24: a process ends when it alone has lost the external etcd, and goes on when that answers again in time, or is away for all.
 func TestLossOfTheExternalEtcd(t *testing.T) {
 	t.Parallel()
 	errAway := errors.New("no route to host")

@@ -26,7 +26,7 @@ const (
 	// tokenLifetime is how long a bootstrap token is valid.
 	tokenLifetime = 24 * time.Hour
 	// tokenRenewal is what is left of the current token when the next one takes its place, and so the least time that
-	// a user who is given a token has for using it.
+	// a user who is given a token has for using it. By as much, the clock of another process of the hub may be ahead.
 	tokenRenewal = 12 * time.Hour
 
 	tokenRetry = 10 * time.Second
@@ -59,9 +59,11 @@ func (k *tokenKeeper) ensure(ctx context.Context) (time.Time, error) {
 	var outgoing []corev1.Secret
 	for _, secret := range secrets.Items {
 		end, ours := tokenEnd(&secret)
+		left := end.Sub(k.clock.Now())
 		switch {
 		case !ours:
-		case end.Sub(k.clock.Now()) <= tokenRenewal || !current.IsZero():
+		// What has more left was made while the clock was ahead, and would be current until it is as late.
+		case left <= tokenRenewal || left > tokenLifetime+tokenRenewal || !current.IsZero():
 			outgoing = append(outgoing, secret)
 		default:
 			current = end

@@ -77,6 +77,32 @@ func TestTokenDeletedAtStart(t *testing.T) {
 	})
 }
 
+// SC-19: a token that was made while the clock was ahead is not the current one for as long, and one of a process whose clock is a little
+// ahead is.
+func TestTokenOfAClockAhead(t *testing.T) {
+	t.Parallel()
+	for ahead, replaced := range map[time.Duration]bool{time.Minute: false, 200 * 24 * time.Hour: true} {
+		synctest.Test(t, func(t *testing.T) {
+			api := tokenAPI()
+			machine := &suspendable{}
+			keeper := &tokenKeeper{client: api, clock: machine}
+			machine.suspended.Store(int64(ahead))
+			_, err := keeper.ensure(t.Context())
+			must(t, err)
+			first := currentToken(t, api)
+			machine.suspended.Store(0)
+			next, err := keeper.ensure(t.Context())
+			must(t, err)
+			if second := currentToken(t, api); (second.Name != first.Name) != replaced {
+				t.Errorf("%s ahead: the token is replaced: %t", ahead, !replaced)
+			}
+			if left := next.Sub(machine.Now()); left > tokenLifetime {
+				t.Errorf("%s ahead: the next one comes in %s", ahead, left)
+			}
+		})
+	}
+}
+
 // SC-19: the token of a hub whose machine was suspended is renewed soon after that.
 func TestTokenAfterSuspension(t *testing.T) {
 	t.Parallel()

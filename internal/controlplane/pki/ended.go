@@ -1,18 +1,53 @@
 package pki
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
-// endedDir is the folder below that of a store with its files as they were before CAs that had ended were replaced: if they seemed to have
-// ended because the clock was far ahead, these are the keys to go back to.
+// endedDir is the folder below that of a store with each CA as it was before another one took its place, and its bundle: if the clock was
+// far ahead then, these are the keys to go back to.
 const endedDir = "ended"
 
-func (o *Options) ended() folder { return folder(filepath.Join(o.Dir, endedDir)) }
+func (f folder) ended() folder { return folder(filepath.Join(string(f), endedDir)) }
+
+// keep copies a CA, if there is one, before another takes its place.
+func (f folder) keep(a Authority) error {
+	pair := f.pair(string(a))
+	if current, err := pair.load(); err != nil || current == nil {
+		return err
+	}
+	files := sharedFiles{}
+	for _, file := range []string{string(a) + certExtension, string(a) + keyExtension, bundleFile(a)} {
+		if err := f.read(file, files); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := f.ended().create(); err != nil {
+		return err
+	}
+	_, err := f.ended().takeOver(files)
+	return err
+}
+
+// keepReplaced keeps the CAs in whose place files have others.
+func (f folder) keepReplaced(files sharedFiles) error {
+	for _, a := range authorities {
+		cert := files[string(a)+certExtension]
+		if cert == "" || has(f.pair(string(a)).certFile(), []byte(cert)) {
+			continue
+		}
+		if err := f.keep(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // authorities are those that are not supplied by the user.
 func (o *Options) authorities() []Authority {
@@ -22,69 +57,38 @@ func (o *Options) authorities() []Authority {
 	return slices.DeleteFunc(slices.Clone(authorities), func(a Authority) bool { return a == RootCA })
 }
 
-// keepEnded copies the files of a folder before CAs that have ended are replaced. After a pass that has replaced only some of them, it
-// leaves the copy as it is.
-func (r *renewal) keepEnded() error {
-	kept := r.options.ended()
-	all, err := r.keptBy(kept)
-	if err != nil || all {
-		return err
-	}
-	files, err := r.folder.shared()
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(string(kept)); err != nil {
-		return err
-	}
-	if err := kept.create(); err != nil {
-		return err
-	}
-	_, err = kept.takeOver(files)
-	return err
-}
-
-// keptBy reports whether a folder has all CAs that have ended.
-func (r *renewal) keptBy(kept folder) (bool, error) {
-	for _, a := range r.options.authorities() {
-		pair := r.folder.pair(string(a))
-		current, err := pair.load()
-		if err != nil {
-			return false, err
-		}
-		if current == nil || !current.endedAt(r.now) {
-			continue
-		}
-		cert, err := os.ReadFile(pair.certFile())
-		if err != nil || !has(kept.pair(string(a)).certFile(), cert) {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// checkEnded fails if a CA begins later, and the one that it has replaced is valid now. Nothing goes back by itself: it may be now that the
+// checkEnded fails if CAs begin later, and those that they have replaced are valid now. Nothing goes back by itself: it may be now that the
 // clock is wrong.
 func (s *Store) checkEnded() error {
-	now, kept := s.clock.Now(), s.options.ended()
+	now := s.clock.Now()
+	var early []string
 	for _, a := range s.options.authorities() {
-		pair := s.folder.pair(string(a))
-		current, err := pair.load()
+		is, err := s.folder.replacedEarly(a, now)
 		if err != nil {
 			return err
 		}
-		if current == nil || !current.cert.NotBefore.After(now.Add(day)) {
-			continue
-		}
-		replaced, err := kept.pair(string(a)).load()
-		if err != nil {
-			return err
-		}
-		if replaced != nil && replaced.cert.NotBefore.Before(now) && !replaced.endedAt(now) {
-			return fmt.Errorf("%s begins at %s, and the certificate that it has replaced is valid now: the clock was far ahead when it was made, "+
-				"or is wrong now; set the clock, or, to go back to the keys from before, copy all that is in %s to %s",
-				pair.certFile(), current.cert.NotBefore.Format(time.RFC3339), kept, s.folder)
+		if is {
+			early = append(early, string(a))
 		}
 	}
-	return nil
+	if len(early) == 0 {
+		return nil
+	}
+	goBack := ""
+	if s.options.Storage != nil {
+		goBack = "stop all servers, remove their keys from the storage, and "
+	}
+	return fmt.Errorf("in %s, certificates begin later than now that have replaced valid ones (%s): the clock was far ahead when that was "+
+		"done, or is wrong now; set the clock, or, to go back to the keys from before, %scopy all of these, and their bundles, from %s to %[1]s",
+		s.folder, strings.Join(early, ", "), goBack, s.folder.ended())
+}
+
+// replacedEarly reports whether a CA begins later, and the one that it has replaced is valid.
+func (f folder) replacedEarly(a Authority, now time.Time) (bool, error) {
+	current, err := f.pair(string(a)).load()
+	if err != nil || current == nil || !current.cert.NotBefore.After(now.Add(day)) {
+		return false, err
+	}
+	replaced, err := f.ended().pair(string(a)).load()
+	return replaced != nil && replaced.cert.NotBefore.Before(now) && !replaced.endedAt(now), err
 }

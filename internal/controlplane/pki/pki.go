@@ -12,6 +12,7 @@ package pki
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -101,8 +102,10 @@ type Store struct {
 	folder  folder
 	clock   clock.Clock
 
-	mu   sync.Mutex
-	next time.Time
+	mu sync.Mutex
+	// renewed is when the last renewal was, and early whether it has replaced what began later. next is when there is something to do again.
+	renewed, next time.Time
+	early         bool
 	// version is of what the Storage had at the last renewal.
 	version Version
 }
@@ -122,13 +125,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err := s.folder.create(); err != nil {
 		return nil, fmt.Errorf("create the certificate folder: %w", err)
 	}
-	for _, dir := range []string{options.Dir, filepath.Join(options.Dir, bundleDir)} {
-		if err := removeTemporary(dir); err != nil {
-			return nil, err
-		}
-	}
-	if options.Storage == nil { // which has what a folder lacks
-		if err := s.checkEnded(); err != nil {
+	for _, of := range []folder{s.folder, s.folder.ended()} {
+		if err := errors.Join(removeTemporary(string(of)), removeTemporary(filepath.Join(string(of), bundleDir))); err != nil {
 			return nil, err
 		}
 	}
@@ -142,25 +140,34 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 func (s *Store) Renew(ctx context.Context) (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	common := s.renewal(s.folder)
+	common := s.renewal(ctx, s.folder)
 	if s.options.Storage == nil {
-		err = common.alone()
+		err = s.alone(common)
 	} else {
 		err = s.share(ctx, common)
 	}
-	own := s.renewal(s.folder)
+	own := s.renewal(ctx, s.folder)
 	if err == nil {
 		err = own.serving()
 	}
 	common.include(own)
 	if err == nil {
-		s.next = common.next
+		s.next, s.renewed, s.early = common.next, common.now, common.early
 	}
 	return common.changed, err
 }
 
-func (s *Store) renewal(of folder) *renewal {
-	return &renewal{folder: of, options: &s.options, now: s.clock.Now()}
+// alone brings up to date what the store shares with no other one.
+func (s *Store) alone(r *renewal) error {
+	if err := s.checkEnded(); err != nil {
+		return err
+	}
+	return r.common()
+}
+
+func (s *Store) renewal(ctx context.Context, of folder) *renewal {
+	now := s.clock.Now().Round(0) // without the monotonic clock, which nobody sets
+	return &renewal{folder: of, options: &s.options, logger: klog.FromContext(ctx).WithName("pki"), now: now}
 }
 
 // NextRenewal is when Renew will have something to do.
@@ -184,21 +191,37 @@ func (s *Store) Run(ctx context.Context, changed func()) {
 			s.await(ctx, retryInterval, nil) // what others have stored is still there: to await that would be no pause
 			continue
 		}
+		if s.hasReplacedEarly() { // what a store makes whose clock is months ahead of another's, the two would replace in turns
+			s.await(ctx, clockInterval, nil)
+		}
 		s.awaitRenewal(ctx)
 	}
 }
 
-// awaitRenewal returns when something is due, the Storage may have something else than at the last renewal, or ctx ends. What a CA of the
-// user signs shortly before it ends is due at once, and renewed after clockInterval.
+// awaitRenewal returns when something is due, the clock was set back, the Storage may have something else than at the last renewal, or ctx
+// ends. What a CA of the user signs shortly before it ends is due at once, and renewed after clockInterval.
 func (s *Store) awaitRenewal(ctx context.Context) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	others := s.othersRenew(waiting)
 	for range longestPause / clockInterval {
-		if !s.await(ctx, clockInterval, others) || !s.clock.Now().Before(s.NextRenewal()) {
+		if !s.await(ctx, clockInterval, others) || s.isDue() {
 			return
 		}
 	}
+}
+
+func (s *Store) isDue() bool {
+	now, next := s.clock.Now(), s.NextRenewal()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.renewed) || !now.Before(next)
+}
+
+func (s *Store) hasReplacedEarly() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.early
 }
 
 // await returns after a pause, or earlier, with false, if others renew or ctx ends.

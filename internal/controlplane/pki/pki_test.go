@@ -464,36 +464,101 @@ func TestTokenKeyRotation(t *testing.T) {
 	}
 }
 
-// SC-06: a server that starts with a clock far ahead makes new CAs, and keeps the old ones. Once the clock is right, it says so, and goes
-// on with the old ones when they are back in their place.
-func TestClockFarAhead(t *testing.T) {
+// SC-06: what was made before the clock was set back begins now, soon after that.
+func TestClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "cert")
-	right := start.Add(day)
-	s := open(t, dir, start, nil)
-	before, agent := common(t, s), leaf(t, s, Admin)
-	for _, ahead := range []time.Duration{380 * day, 381 * day} {
-		if s = open(t, dir, start.Add(ahead), nil); maps.Equal(before, common(t, s)) {
-			t.Fatal("there are no new CAs")
+	synctest.Test(t, func(t *testing.T) {
+		machine := &settable{}
+		ctx, stop := context.WithCancel(t.Context())
+		s, err := Open(ctx, Options{Dir: t.TempDir(), Clock: machine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := authoritiesIn(common(t, s))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.Run(ctx, func() {})
+		}()
+		synctest.Wait()
+		for _, ahead := range []time.Duration{200 * day, 0} {
+			machine.ahead.Store(int64(ahead))
+			<-time.After(clockInterval)
+			synctest.Wait()
+			for _, l := range []Leaf{APIServer, Admin} {
+				cert := leaf(t, s, l)[0]
+				if now := machine.Now(); cert.NotBefore.After(now) || !now.Before(leafLife.due(cert)) {
+					t.Errorf("%s ahead: at %s, %s is valid from %s to %s", ahead, now, l, cert.NotBefore, cert.NotAfter)
+				}
+			}
+		}
+		if !maps.Equal(before, authoritiesIn(common(t, s))) {
+			t.Error("other CAs sign")
+		}
+		stop()
+		<-ended
+	})
+}
+
+// authoritiesIn are the pairs of CAs that sign.
+func authoritiesIn(files sharedFiles) sharedFiles {
+	pairs := sharedFiles{}
+	for _, a := range authorities {
+		for _, extension := range []string{certExtension, keyExtension} {
+			pairs[string(a)+extension] = files[string(a)+extension]
 		}
 	}
+	return pairs
+}
+
+// restoreEnded copies what a folder keeps of CAs that were replaced to their place.
+func restoreEnded(t *testing.T, dir string) {
+	t.Helper()
 	kept := filepath.Join(dir, endedDir)
-	_, err := Open(t.Context(), Options{Dir: dir, Clock: testclock.NewFakeClock(right)})
-	if err == nil || !strings.Contains(err.Error(), kept) {
-		t.Fatalf("error %v does not name %s", err, kept)
-	}
 	for file, content := range snapshot(t, kept) {
 		write(t, dir+strings.TrimPrefix(file, kept), []byte(content))
 	}
-	s = open(t, dir, right, nil)
-	if !maps.Equal(before, common(t, s)) {
-		t.Error("the server has other keys than before")
-	}
-	if err := trusts(t, read(t, s.Bundle(RootCA)), leaf(t, s, APIServer), right, x509.ExtKeyUsageServerAuth); err != nil {
-		t.Errorf("clients do not trust it: %v", err)
-	}
-	if err := trusts(t, read(t, s.Bundle(ClientCA)), agent, right, x509.ExtKeyUsageClientAuth); err != nil {
-		t.Errorf("a certificate from before is refused: %v", err)
+}
+
+// SC-06: a server that starts with a clock far ahead makes new CAs, or has the next ones sign, and keeps the old ones. Once the clock is
+// right, it says so, and goes on with the old ones when they are back in their place.
+func TestClockFarAhead(t *testing.T) {
+	t.Parallel()
+	right := start.Add(day)
+	for name, starts := range map[string][]time.Duration{
+		"CAs have ended":      {380 * day, 381 * day},
+		"the next CAs sign":   {300 * day, 300*day + 2*time.Hour},
+		"and were started on": {300 * day, 300*day + 2*time.Hour, 301 * day},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "cert")
+			s := open(t, dir, start, nil)
+			before, agent := authoritiesIn(common(t, s)), leaf(t, s, Admin)
+			for _, ahead := range starts {
+				s = open(t, dir, start.Add(ahead), nil)
+			}
+			if maps.Equal(before, authoritiesIn(common(t, s))) {
+				t.Fatal("there are no new CAs")
+			}
+			_, err := Open(t.Context(), Options{Dir: dir, Clock: testclock.NewFakeClock(right)})
+			for _, want := range []string{filepath.Join(dir, endedDir), "server-ca, client-ca, request-header-ca"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Fatalf("error %v does not say %s", err, want)
+				}
+			}
+			restoreEnded(t, dir)
+			s = open(t, dir, right, nil)
+			if !maps.Equal(before, authoritiesIn(common(t, s))) {
+				t.Error("the server has other CAs than before")
+			}
+			if err := trusts(t, read(t, s.Bundle(RootCA)), leaf(t, s, APIServer), right, x509.ExtKeyUsageServerAuth); err != nil {
+				t.Errorf("clients do not trust it: %v", err)
+			}
+			if err := trusts(t, read(t, s.Bundle(ClientCA)), agent, right, x509.ExtKeyUsageClientAuth); err != nil {
+				t.Errorf("a certificate from before is refused: %v", err)
+			}
+		})
 	}
 }
 
@@ -503,33 +568,11 @@ func TestCAsHaveEnded(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir, start, nil)
 	late := start.Add(380 * day)
-	ended := common(t, open(t, dir, late, nil))
+	ended := authoritiesIn(common(t, open(t, dir, late, nil)))
 	for _, at := range []time.Time{late.Add(day), start.Add(-2 * year), late.Add(-2 * time.Hour)} {
-		if !maps.Equal(ended, common(t, open(t, dir, at, nil))) {
-			t.Errorf("at %s, there are other keys", at)
+		if !maps.Equal(ended, authoritiesIn(common(t, open(t, dir, at, nil)))) {
+			t.Errorf("at %s, there are other CAs", at)
 		}
-	}
-}
-
-// SC-06: CAs that have ended are kept as they were before the first attempt to replace them.
-func TestEndedAreKeptOnce(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, start, nil)
-	before := common(t, s)
-	pass := &renewal{folder: s.folder, options: &s.options, now: start.Add(380 * day)}
-	if err := pass.keepEnded(); err != nil {
-		t.Fatal(err)
-	}
-	// Only one of them was replaced.
-	if _, err := pass.issueCA(s.folder.pair(string(ServerCA)), ServerCA, caLife, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := pass.keepEnded(); err != nil {
-		t.Fatal(err)
-	}
-	if kept, err := s.options.ended().shared(); err != nil || !maps.Equal(before, kept) {
-		t.Errorf("kept is something else than there was before: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -84,14 +85,18 @@ func (l lifetime) signs(next, current *x509.Certificate) time.Time {
 type renewal struct {
 	folder  folder
 	options *Options
+	logger  logr.Logger
 	now     time.Time
 	next    time.Time
 	changed bool
+	// early says that it has replaced what begins later.
+	early bool
 }
 
 // include adds the outcome of another pass.
 func (r *renewal) include(other *renewal) {
 	r.changed = r.changed || other.changed
+	r.early = r.early || other.early
 	if !other.next.IsZero() {
 		r.schedule(other.next)
 	}
@@ -99,7 +104,7 @@ func (r *renewal) include(other *renewal) {
 
 // common renews what all servers of a control plane have in common.
 func (r *renewal) common() error {
-	tokenKeys := &renewal{folder: r.folder, options: r.options, now: r.now}
+	tokenKeys := &renewal{folder: r.folder, options: r.options, logger: r.logger, now: r.now}
 	// Making an RSA key takes longer than all the rest.
 	var both errgroup.Group
 	both.Go(r.certificates)
@@ -107,14 +112,6 @@ func (r *renewal) common() error {
 	err := both.Wait()
 	r.include(tokenKeys)
 	return err
-}
-
-// alone renews the same for a server that shares it with no other one.
-func (r *renewal) alone() error {
-	if err := r.keepEnded(); err != nil {
-		return err
-	}
-	return r.common()
 }
 
 // serving renews what a server serves with.
@@ -172,6 +169,9 @@ func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*ke
 		return nil, err
 	}
 	if current == nil || current.endedAt(r.now) || !r.trusted(current, parent) {
+		if err := r.folder.keep(name); err != nil {
+			return nil, err
+		}
 		if current, err = r.issueCA(r.folder.pair(string(name)), name, life, parent); err != nil {
 			return nil, err
 		}
@@ -232,6 +232,9 @@ func (r *renewal) successor(current *keyPair, name Authority, life lifetime, par
 }
 
 func (r *renewal) promote(name Authority, next *keyPair) error {
+	if err := r.folder.keep(name); err != nil {
+		return err
+	}
 	r.changed = true
 	if err := r.folder.pair(string(name)).save(next); err != nil {
 		return err
@@ -328,7 +331,14 @@ func (r *renewal) leaf(spec leafSpec, signer *keyPair) error {
 	if err != nil {
 		return err
 	}
-	if pair == nil || !r.now.Before(leafLife.due(pair.cert)) || !spec.matches(pair.cert) || !r.signedByTrusted(spec.signer, pair.cert) {
+	early := pair != nil && pair.cert.NotBefore.After(r.now)
+	if early {
+		r.early = true
+		r.logger.Info("A certificate is made again, as it begins later than now: the clock was ahead, or is behind", "certificate", spec.name,
+			"begins", pair.cert.NotBefore)
+	}
+	if pair == nil || early || !r.now.Before(leafLife.due(pair.cert)) || !spec.matches(pair.cert) ||
+		!r.signedByTrusted(spec.signer, pair.cert) {
 		if pair, err = r.issueLeaf(file, spec, signer); err != nil {
 			return err
 		}

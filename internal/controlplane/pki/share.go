@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 
@@ -64,7 +63,7 @@ func (s *Store) share(ctx context.Context, r *renewal) error {
 		if err != nil {
 			return err
 		}
-		after, next, err := s.renewApart(before)
+		after, pass, err := s.renewApart(ctx, before)
 		if err != nil {
 			return err
 		}
@@ -78,9 +77,14 @@ func (s *Store) share(ctx context.Context, r *renewal) error {
 			}
 		}
 		s.version = version
-		r.schedule(next)
-		r.changed, err = s.folder.takeOver(after)
-		return err
+		r.include(pass)
+		if err := s.folder.keepReplaced(after); err != nil {
+			return err
+		}
+		if r.changed, err = s.folder.takeOver(after); err != nil {
+			return err
+		}
+		return s.checkEnded()
 	}
 }
 
@@ -118,26 +122,26 @@ func (s *Store) foreign(shared sharedFiles) bool {
 	return err != nil || !slices.ContainsFunc(trusted, own[0].Equal)
 }
 
-// renewApart renews files in a folder of their own and says when that is due again.
-func (s *Store) renewApart(files sharedFiles) (renewed sharedFiles, next time.Time, err error) {
+// renewApart renews files in a folder of their own.
+func (s *Store) renewApart(ctx context.Context, files sharedFiles) (sharedFiles, *renewal, error) {
 	dir, err := os.MkdirTemp(s.options.Dir, atomicfile.TemporaryPrefix+"shared-*")
 	if err != nil {
-		return nil, next, err
+		return nil, nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	apart := folder(dir)
 	if err := apart.create(); err != nil {
-		return nil, next, err
+		return nil, nil, err
 	}
 	if _, err := apart.takeOver(files); err != nil {
-		return nil, next, err
+		return nil, nil, err
 	}
-	pass := s.renewal(apart)
+	pass := s.renewal(ctx, apart)
 	if err := pass.common(); err != nil {
-		return nil, next, err
+		return nil, nil, err
 	}
-	renewed, err = apart.shared()
-	return renewed, pass.next, err
+	renewed, err := apart.shared()
+	return renewed, pass, err
 }
 
 // othersRenew is closed when the Storage may have something else than at the last renewal.

@@ -93,7 +93,11 @@ type rarelyRead struct {
 }
 
 func (r *rarelyRead) Load(ctx context.Context) ([]byte, Version, error) {
-	if r.loads++; r.loads > r.most {
+	r.mu.Lock()
+	r.loads++
+	often := r.loads > r.most
+	r.mu.Unlock()
+	if often {
 		r.tooOften()
 	}
 	return r.memory.Load(ctx)
@@ -230,9 +234,8 @@ func TestOneRenews(t *testing.T) {
 // SC-06 SC-24: what one server renews reaches the others without a restart.
 func TestOthersFollow(t *testing.T) {
 	t.Parallel()
-	storage, clock := newMemory(), testclock.NewFakeClock(start)
-	// The clock of the one that follows is behind.
-	one, other := sharing(t, storage, clock, "one.example.com"), sharing(t, storage, testclock.NewFakeClock(start), "two.example.com")
+	storage, clock, behind := newMemory(), testclock.NewFakeClock(start), testclock.NewFakeClock(start)
+	one, other := sharing(t, storage, clock, "one.example.com"), sharing(t, storage, behind, "two.example.com")
 	ctx, stop := context.WithCancel(t.Context())
 	seen, ended := make(chan struct{}, 10), make(chan struct{})
 	go func() {
@@ -242,6 +245,7 @@ func TestOthersFollow(t *testing.T) {
 	before := ca(t, one, ClientCA)
 	for range 2 { // its successor is made, and then signs
 		clock.SetTime(one.NextRenewal())
+		behind.SetTime(clock.Now().Add(-backdate / 2)) // by which nothing is due
 		if _, err := one.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -308,6 +312,70 @@ func TestFailuresHavePauses(t *testing.T) {
 				<-ended
 			})
 		})
+	}
+}
+
+// SC-06 SC-24: servers whose clocks are months apart do not renew in turns without a pause. What they made is valid once both are right.
+func TestClocksAreApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const minutes = 10
+		ctx, stop := context.WithCancel(t.Context())
+		storage := &rarelyRead{memory: newMemory(), most: 20 * minutes, tooOften: stop}
+		ahead := &settable{}
+		ahead.ahead.Store(int64(200 * day))
+		var stores []*Store
+		var running sync.WaitGroup
+		for _, machine := range []*settable{{}, ahead} {
+			s, err := Open(ctx, Options{Dir: filepath.Join(t.TempDir(), "cert"), Storage: storage, Clock: machine})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+			running.Go(func() { s.Run(ctx, func() {}) })
+			synctest.Wait()
+		}
+		<-time.After(minutes * time.Minute)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Errorf("they have renewed %d times in %d minutes", storage.loads, minutes)
+		}
+		ahead.ahead.Store(0)
+		<-time.After(minutes * time.Minute)
+		synctest.Wait()
+		for _, s := range stores {
+			for _, l := range []Leaf{APIServer, Admin} {
+				if cert := leaf(t, s, l)[0]; cert.NotBefore.After(time.Now()) {
+					t.Errorf("at %s, %s begins at %s", time.Now(), l, cert.NotBefore)
+				}
+			}
+		}
+		stop()
+		running.Wait()
+		sameKeys(t, stores...)
+	})
+}
+
+// SC-06 SC-24: servers that share their keys and have replaced their CAs while the clock was ahead say so, and go on with the old ones once
+// these are back.
+func TestSharedCAsOfAClockAhead(t *testing.T) {
+	t.Parallel()
+	storage, clock := newMemory(), testclock.NewFakeClock(start)
+	s := sharing(t, storage, clock, "hub.example.com")
+	before, dir := authoritiesIn(common(t, s)), s.options.Dir
+	clock.SetTime(start.Add(380 * day))
+	renew(t, s)
+	clock.SetTime(start.Add(day))
+	_, err := s.Renew(t.Context())
+	for _, want := range []string{"remove their keys from the storage", string(s.folder.ended())} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	restoreEnded(t, dir)
+	s = open(t, dir, start.Add(day), func(o *Options) { o.Storage = newMemory() })
+	if !maps.Equal(before, authoritiesIn(common(t, s))) {
+		t.Error("the server has other CAs than before")
 	}
 }
 
