@@ -53,6 +53,8 @@ type storage struct {
 	embedded *clientv3.Client
 	// snapshot is the database of the embedded etcd as it is now; nil if there is none.
 	snapshot func() backup.Snapshot
+	// inReserve reports whether an embedded etcd has hardly any room left; nil if there is none.
+	inReserve func() bool
 	// keepSpace maintains the size of an embedded etcd until the context ends.
 	keepSpace func(ctx context.Context)
 	// fails returns an error when the hub cannot go on with the etcd, and nil when ctx ends.
@@ -91,6 +93,7 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
 		embedded:  client,
 		snapshot:  func() backup.Snapshot { return server.Snapshot() },
+		inReserve: server.InReserve,
 		keepSpace: func(ctx context.Context) { server.KeepSpace(ctx, clock.RealClock{}) },
 		fails:     endOf(server),
 		close:     server.Close,
@@ -295,7 +298,7 @@ func (s *storage) direct(options *genericoptions.EtcdOptions) (*direct.Storage, 
 	if s.embedded == nil || !options.EnableWatchCache {
 		return nil, nil
 	}
-	d, err := direct.New(s.embedded, s.transport.ServerList[0], *options)
+	d, err := direct.New(s.embedded, s.transport.ServerList[0], *options, s.inReserve)
 	if err != nil {
 		return nil, err
 	}

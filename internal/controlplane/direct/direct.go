@@ -29,6 +29,7 @@ type Storage struct {
 	client    *etcdkubernetes.Client
 	endpoint  string
 	compactor compactor
+	inReserve func() bool
 	uncached  map[schema.GroupResource]bool
 	trees     *fieldTrees
 }
@@ -39,13 +40,13 @@ type compactor interface {
 }
 
 // New returns the storage behind the client, for all that would be kept by the etcd at the endpoint. It does what the
-// options say of compaction and watch caches, and all else is theirs.
-func New(client *clientv3.Client, endpoint string, options genericoptions.EtcdOptions) (*Storage, error) {
+// options say of compaction and watch caches, and all else is theirs. inReserve reports whether the etcd has hardly any room left.
+func New(client *clientv3.Client, endpoint string, options genericoptions.EtcdOptions, inReserve func() bool) (*Storage, error) {
 	sizes, err := genericoptions.ParseWatchCacheSizes(options.WatchCacheSizes)
 	if err != nil {
 		return nil, err
 	}
-	s := &Storage{endpoint: endpoint, uncached: map[schema.GroupResource]bool{}, trees: newFieldTrees()}
+	s := &Storage{endpoint: endpoint, inReserve: inReserve, uncached: map[schema.GroupResource]bool{}, trees: newFieldTrees()}
 	for resource, size := range sizes {
 		s.uncached[resource] = size == 0
 	}
@@ -133,8 +134,18 @@ func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string
 	}), nil
 }
 
-// open does what the factory of storagebackend does with a connection.
+// open keeps a reserve for what makes room.
 func (s *Storage) open(config *storagebackend.ConfigForResource, codec runtime.Codec, prefix string, newFunc,
+	newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
+	store, destroy, err := s.connect(config, codec, prefix, newFunc, newListFunc)
+	if err != nil || goOn.Has(config.GroupResource.Group) {
+		return store, destroy, err
+	}
+	return reserving{Interface: store, codec: codec, inReserve: s.inReserve}, destroy, nil
+}
+
+// connect does what the factory of storagebackend does with a connection.
+func (s *Storage) connect(config *storagebackend.ConfigForResource, codec runtime.Codec, prefix string, newFunc,
 	newListFunc func() runtime.Object) (storage.Interface, factory.DestroyFunc, error) {
 	transformer := config.Transformer
 	if transformer == nil {

@@ -35,7 +35,7 @@ func (k kept) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (g
 }
 
 // start starts an etcd, on which secrets have no watch caches.
-func start(t *testing.T) (*direct.Storage, *etcd.Server) {
+func start(t *testing.T, inReserve func() bool) (*direct.Storage, *etcd.Server) {
 	t.Helper()
 	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true, Logger: logr.Discard()})
 	if err != nil {
@@ -44,7 +44,7 @@ func start(t *testing.T) (*direct.Storage, *etcd.Server) {
 	t.Cleanup(server.Close)
 	options := genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", nil))
 	options.WatchCacheSizes = []string{"secrets#0"}
-	all, err := direct.New(server.Client(), server.Endpoint(), *options)
+	all, err := direct.New(server.Client(), server.Endpoint(), *options, inReserve)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func start(t *testing.T) (*direct.Storage, *etcd.Server) {
 // cache; what it keeps elsewhere is none of this package's business.
 func TestDirect(t *testing.T) {
 	t.Parallel()
-	all, server := start(t)
+	all, server := start(t, hasRoom)
 
 	// Nobody answers there: it is where a connection would be made to.
 	elsewhere, err := all.For(kept("unix:///nowhere")).GetRESTOptions(schema.GroupResource{Resource: "configmaps"}, nil)
@@ -115,7 +115,7 @@ func TestDirect(t *testing.T) {
 // Whatever comes first, and however many at once, there is one cache, and none after the end.
 func TestCacheOnDemand(t *testing.T) {
 	t.Parallel()
-	all, server := start(t)
+	all, server := start(t, hasRoom)
 	options, err := all.For(kept(server.Endpoint())).GetRESTOptions(schema.GroupResource{Resource: "things"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +163,8 @@ func TestCacheOnDemand(t *testing.T) {
 		t.Error("a watch cache has begun after the end")
 	}
 }
+
+func hasRoom() bool { return false }
 
 func newObject() runtime.Object {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Thing", "metadata": map[string]any{"name": "a"}}}

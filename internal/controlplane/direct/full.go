@@ -50,9 +50,13 @@ func explain(err error) error {
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		return err
 	}
+	return errFull()
+}
+
+func errFull() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: "InsufficientStorage",
-		Message: "the storage of the hub is full: it takes no writes but deletions. Delete what is not needed, and the hub takes writes again within minutes; " +
-			"or have its operator start it with a larger --embedded-etcd-quota-bytes",
+		Message: "the storage of the hub is full: it takes deletions, and nothing that is new or becomes larger. Delete what is not needed, and the hub " +
+			"takes all writes again within minutes; or have its operator start it with a larger --embedded-etcd-quota-bytes",
 	}}
 }

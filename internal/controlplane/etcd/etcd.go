@@ -101,11 +101,11 @@ type Server struct {
 	// reading is held by open snapshots, and alone by a defragmentation, which would wait for them, and have all reads and writes wait for it.
 	reading sync.RWMutex
 
-	// What KeepSpace remembers: when it defragmented, at which revision it last made room, and whether it has said that the database is nearly
-	// full.
-	defragmented time.Time
-	shrunkAt     int64
-	warned       bool
+	// What KeepSpace remembers: when it defragmented, and when it dropped the history of a full database; at which revision it last did both;
+	// and whether it has said that the database is nearly full.
+	defragmented, compacted time.Time
+	shrunkAt                int64
+	warned                  bool
 }
 
 // starting lets one member of this process start at a time: raft's status, which campaign needs, is published for the

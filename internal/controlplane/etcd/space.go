@@ -17,7 +17,7 @@ const (
 	// defragmentInterval is the least time between two defragmentations, each of which stops reads and writes for some seconds, unless the
 	// database is full.
 	defragmentInterval = time.Hour
-	// fullInterval is that of a database which is full, after something was deleted.
+	// fullInterval is that of a database which is full, after something was deleted, and that at which its history is dropped.
 	fullInterval = 5 * time.Minute
 	// leastDefragmented is the size below which free space in the file is not worth a stop.
 	leastDefragmented = 512 << 20
@@ -39,10 +39,10 @@ func (s *Server) KeepSpace(ctx context.Context, clk clock.WithTicker) {
 }
 
 func (s *Server) checkSpace(ctx context.Context, now time.Time) {
-	if s.full() {
+	if s.full() || s.InReserve() {
 		if err := s.makeRoom(ctx, now); err != nil && ctx.Err() == nil {
-			s.logger.Error(err, "The storage of the hub is full: it takes no writes but deletions. Delete what is not needed, or start the hub with a larger "+
-				"--embedded-etcd-quota-bytes")
+			s.logger.Error(err, "The storage of the hub is full: it takes deletions, and nothing that is new or becomes larger. Delete what is not needed, "+
+				"or start the hub with a larger --embedded-etcd-quota-bytes")
 		}
 		return
 	}
@@ -85,7 +85,14 @@ func (s *Server) warnOfSize(used int64) {
 	s.warned = nearlyFull
 }
 
-var errNearlyFull = errors.New("the storage of the hub is nearly full; it takes no more writes when it is")
+var errNearlyFull = errors.New("the storage of the hub is nearly full; it takes hardly any writes but deletions when it is")
+
+// InReserve reports whether so much of the quota is in use that the rest is to be left for what makes room: a tenth, as etcd itself refuses
+// also the writes by which objects are deleted when nothing is left.
+func (s *Server) InReserve() bool {
+	_, used := s.sizes()
+	return used > s.quota/10*9
+}
 
 // full reports whether etcd refuses writes, which it does from the first one that did not fit until its alarm is disarmed.
 func (s *Server) full() bool {
@@ -97,34 +104,65 @@ func (s *Server) full() bool {
 	return false
 }
 
-// makeRoom drops the history, which holds what was deleted, gives back what that leaves, and has etcd take writes again if they fit.
+// makeRoom drops the history, which holds what was deleted, and has an etcd that refuses writes take them again as soon as there is any
+// room below the quota: the reserve is for those by which objects are deleted.
 func (s *Server) makeRoom(ctx context.Context, now time.Time) error {
-	revision := s.etcd.Server.KV().Rev()
-	if revision != s.shrunkAt && now.Sub(s.defragmented) >= fullInterval {
-		if err := s.shrink(ctx, revision); err != nil {
-			return err
-		}
-		s.shrunkAt, s.defragmented = revision, now
+	full := s.full()
+	if err := s.shrink(ctx, now, full); err != nil {
+		return err
 	}
-	size, _ := s.sizes()
-	if size > s.quota/10*9 {
+	size, used := s.sizes()
+	if full && size >= s.quota {
 		return fmt.Errorf("its database has %d bytes of %d", size, s.quota)
 	}
-	disarm := &pb.AlarmRequest{MemberID: uint64(s.etcd.Server.MemberID()), Action: pb.AlarmRequest_DEACTIVATE, Alarm: pb.AlarmType_NOSPACE}
-	if _, err := s.etcd.Server.Alarm(ctx, disarm); err != nil {
-		return fmt.Errorf("take writes again: %w", err)
+	if full {
+		if err := s.disarm(ctx); err != nil {
+			return fmt.Errorf("take writes again: %w", err)
+		}
 	}
-	s.logger.Info("The storage of the hub has room again and takes writes", "bytes", size, "quotaBytes", s.quota)
+	if s.InReserve() {
+		return fmt.Errorf("%d bytes of %d are in use", used, s.quota)
+	}
+	s.logger.Info("The storage of the hub has room again and takes all writes", "usedBytes", used, "quotaBytes", s.quota)
 	return nil
 }
 
-// shrink drops the history before a revision, and the space that it took.
-func (s *Server) shrink(ctx context.Context, revision int64) error {
+// shrink drops the history, at intervals. If the database is full and has changed, it also gives back what is free in the file.
+func (s *Server) shrink(ctx context.Context, now time.Time, full bool) error {
+	revision := s.etcd.Server.KV().Rev()
+	givesBack := full && revision != s.shrunkAt && now.Sub(s.defragmented) >= fullInterval
+	if !givesBack && now.Sub(s.compacted) < fullInterval {
+		return nil
+	}
+	if err := s.compact(ctx, revision); err != nil {
+		return err
+	}
+	s.compacted = now
+	if !givesBack {
+		return nil
+	}
+	if err := s.defragment(); err != nil {
+		return err
+	}
+	s.shrunkAt, s.defragmented = revision, now
+	return nil
+}
+
+// compact drops the history before a revision.
+func (s *Server) compact(ctx context.Context, revision int64) error {
 	compaction := &pb.CompactionRequest{Revision: revision, Physical: true}
 	if _, err := s.etcd.Server.Compact(ctx, compaction); err != nil && !errors.Is(err, mvcc.ErrCompacted) {
 		return fmt.Errorf("compact the history: %w", err)
 	}
-	return s.defragment()
+	return nil
+}
+
+// disarm ends the alarm for which etcd refuses writes.
+func (s *Server) disarm(ctx context.Context) error {
+	_, err := s.etcd.Server.Alarm(ctx, &pb.AlarmRequest{
+		MemberID: uint64(s.etcd.Server.MemberID()), Action: pb.AlarmRequest_DEACTIVATE, Alarm: pb.AlarmType_NOSPACE,
+	})
+	return err
 }
 
 // errSnapshots is that a defragmentation has to wait.

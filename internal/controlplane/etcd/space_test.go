@@ -82,7 +82,7 @@ func TestNoDefragmentationOfSnapshots(t *testing.T) {
 	}
 }
 
-// A storage that is full of objects says what to do, takes deletions, and then writes again.
+// SC-10: a storage that is full of objects says what to do, takes small writes, by which these are deleted, and has room again after that.
 func TestDeletionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{Dir: t.TempDir(), QuotaBytes: smallQuota})
@@ -91,21 +91,59 @@ func TestDeletionsMakeRoom(t *testing.T) {
 	var log strings.Builder
 	s.logger = funcr.New(func(_, line string) { log.WriteString(line) }, funcr.Options{})
 	now := time.Now()
-	for from := 0; from < 10_000 && takesWrites(t, c); from += 1000 {
+	for from := 0; from < 10_000 && !s.InReserve(); from += 1000 {
 		fill(t, s, from, 1000)
 		now = now.Add(fullInterval)
 		s.checkSpace(t.Context(), now)
 	}
-	if takesWrites(t, c) || !strings.Contains(log.String(), "--embedded-etcd-quota-bytes") {
-		t.Errorf("it takes writes, or does not say what to do: %s", log.String())
+	if !s.InReserve() || !strings.Contains(log.String(), "--embedded-etcd-quota-bytes") {
+		t.Errorf("it is not full, or does not say what to do: %s", log.String())
+	}
+	if !takesWrites(t, c) {
+		t.Error("it takes no writes by which objects are deleted")
 	}
 	s.logger = logr.Discard()
 	if _, err := c.Delete(t.Context(), "k", clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
 	s.checkSpace(t.Context(), now.Add(fullInterval))
-	if !takesWrites(t, c) {
-		t.Error("it takes no writes although there is room")
+	if commitOften(t, s); s.InReserve() {
+		t.Error("it has no room although all was deleted")
+	}
+}
+
+// commitOften has the file know what is free in it: what a write frees is free after the next ones.
+func commitOften(t *testing.T, s *Server) {
+	t.Helper()
+	for range 4 {
+		if !takesWrites(t, s.Client()) {
+			t.Error("it takes no writes")
+		}
+		s.etcd.Server.Backend().ForceCommit()
+	}
+}
+
+// A storage in whose reserve there is history has room again by itself, without the stop of a defragmentation.
+func TestHistoryLeavesTheReserve(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{Dir: t.TempDir(), QuotaBytes: smallQuota})
+	defer s.Close()
+	value := strings.Repeat("v", 8<<10)
+	for range 1000 {
+		if s.InReserve() {
+			break
+		}
+		if _, err := s.Client().Put(t.Context(), "k", value); err != nil {
+			t.Fatal(err)
+		}
+		s.etcd.Server.Backend().ForceCommit()
+	}
+	if !s.InReserve() || s.full() {
+		t.Fatalf("it is not in the reserve, or full: %t", s.full())
+	}
+	s.checkSpace(t.Context(), time.Now())
+	if commitOften(t, s); s.InReserve() || !s.defragmented.IsZero() {
+		t.Errorf("it is still in the reserve, or was defragmented: %s", s.defragmented)
 	}
 }
 
