@@ -133,7 +133,7 @@ func TestRefuse(t *testing.T) {
 func TestLongErrors(t *testing.T) {
 	t.Parallel()
 	r := Result{Err: errors.New(strings.Repeat("ä", 40000))}
-	for _, message := range []string{r.applied().Message, appliedOfWork([]Result{r, r, r, r}).Message} {
+	for _, message := range []string{r.applied().Message, appliedOfWork([]Result{r, r, r, r}, nil).Message} {
 		if len(message) > 4096 || !utf8.ValidString(message) || !strings.Contains(message, "ää ...") {
 			t.Errorf("a message of %d bytes: %.200s", len(message), message)
 		}

@@ -195,8 +195,8 @@ func (h *hub) setTemplate(t *testing.T, version string) {
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template(version) })
 }
 
-// rollOut has the agents of clusters report success after each of the steps of a rollout.
-func (h *hub) rollOut(t *testing.T, clusters ...string) {
+// succeed has the agents of clusters report success after each of the steps of a rollout.
+func (h *hub) succeed(t *testing.T, clusters ...string) {
 	t.Helper()
 	for range 4 {
 		h.reconcile(t)

@@ -62,7 +62,7 @@ func TestStopOutlastsOthers(t *testing.T) {
 			all := []string{"c1", "c2", "c3", "c4"}
 			set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{ProgressDeadline: test.deadline}))
 			h := newHub(t, objects(set, decidedPlacement("p", all...))...)
-			h.rollOut(t, all...)
+			h.succeed(t, all...)
 			h.reconcile(t)
 			h.setTemplate(t, "2")
 			h.reconcile(t)
@@ -108,7 +108,7 @@ func TestRepairsAreNoFailures(t *testing.T) {
 	t.Parallel()
 	set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m"}))
 	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2"))...)
-	h.rollOut(t, "c1", "c2")
+	h.succeed(t, "c1", "c2")
 	h.reconcile(t)
 	h.clock.Step(time.Hour)
 	for _, disturb := range []func(*testing.T, string){h.editWork, h.deleteWork} {
@@ -163,7 +163,7 @@ func TestRepairsWithOverrides(t *testing.T) {
 		}
 	}
 	moveTo("eu")
-	h.rollOut(t, both...)
+	h.succeed(t, both...)
 	h.reconcile(t)
 	for _, cluster := range both {
 		h.editWork(t, cluster)
@@ -244,7 +244,7 @@ func TestSelectedAgain(t *testing.T) {
 	t.Parallel()
 	all := []string{"c1", "c2", "c3"}
 	h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", all...))...)
-	h.rollOut(t, all...)
+	h.succeed(t, all...)
 	for _, list := range h.works(t) {
 		list[0].Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
 		if err := h.Update(t.Context(), &list[0]); err != nil {

@@ -82,7 +82,7 @@ func TestObstaclesToRollouts(t *testing.T) {
 				both := []string{"c1", "c2"}
 				set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: deadline}))
 				h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-				h.rollOut(t, both...)
+				h.succeed(t, both...)
 				test.hinder(t, h)
 				h.setTemplate(t, "2")
 				h.expectVersions(t, "at first", "1", "1")
@@ -110,7 +110,7 @@ func TestObstaclesToCanaries(t *testing.T) {
 			canary.RolloutStrategy.Progressive.MandatoryDecisionGroups = mandatory(0)
 			h := newHub(t, append(objects(webSet(canary), decidedPlacement("p", "c1")), decision("p", 2, 1, "c2"))...)
 			both := []string{"c1", "c2"}
-			h.rollOut(t, both...)
+			h.succeed(t, both...)
 			test.hinder(t, h)
 			h.setTemplate(t, "2")
 			for _, when := range []string{"at first", "after five minutes", "after ten minutes"} {
@@ -189,7 +189,7 @@ func TestObstaclesWhileRollingOut(t *testing.T) {
 				both := []string{"c1", "c2"}
 				set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{ProgressDeadline: test.deadline}))
 				h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-				h.rollOut(t, both...)
+				h.succeed(t, both...)
 				h.setTemplate(t, "2")
 				h.reconcile(t)
 				h.report(t, []string{"c1"}, test.reports...)
@@ -227,7 +227,7 @@ func TestStartWhileWorksAreDeleted(t *testing.T) {
 			t.Parallel()
 			both := []string{"c1", "c2"}
 			h := newHub(t, objects(webSet(progressive(1, clusterv1alpha1.RolloutConfig{})), decidedPlacement("p", both...))...)
-			h.rollOut(t, both...)
+			h.succeed(t, both...)
 			h.setTemplate(t, "2")
 			h.reconcile(t)
 			h.report(t, []string{"c1"}, test.reports...)
@@ -259,7 +259,7 @@ func TestObstaclesGoWithTheTemplate(t *testing.T) {
 			t.Parallel()
 			set := webSet(progressive(1, clusterv1alpha1.RolloutConfig{}))
 			h := newHub(t, objects(set, decidedPlacement("p", both...))...)
-			h.rollOut(t, both...)
+			h.succeed(t, both...)
 			h.refuse["c1"] = true
 			h.setTemplate(t, "2")
 			h.expectVersions(t, "at first", "1", "1")

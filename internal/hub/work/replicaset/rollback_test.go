@@ -28,7 +28,7 @@ func rolledOut(t *testing.T) *hub {
 	set := webSet(progressive(2, clusterv1alpha1.RolloutConfig{}))
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	h := newHub(t, objects(set, decidedPlacement("p", "c1", "c2", "c3", "c4"))...)
-	h.rollOut(t, "c1", "c2", "c3", "c4")
+	h.succeed(t, "c1", "c2", "c3", "c4")
 	h.reconcile(t)
 	h.expectCondition(t, "PlacementRolledOut", metav1.ConditionTrue, "Complete")
 	return h
@@ -101,7 +101,7 @@ func TestGoodRevisionsStay(t *testing.T) {
 	t.Parallel()
 	h := rolledOut(t)
 	h.setTemplate(t, "2")
-	h.rollOut(t, "c1", "c2", "c3", "c4")
+	h.succeed(t, "c1", "c2", "c3", "c4")
 	h.reconcile(t)
 	h.report(t, []string{"c1"}, "Progressing", "True", "Degraded", "True")
 	h.reconcile(t)
@@ -407,7 +407,7 @@ func TestSecretsOfScatteredRevisions(t *testing.T) {
 func (h *hub) rollOut(t *testing.T, version string) {
 	t.Helper()
 	h.setTemplate(t, version)
-	h.rollOut(t, "c1", "c2", "c3", "c4")
+	h.succeed(t, "c1", "c2", "c3", "c4")
 }
 
 // editUnjudged changes the template so often, each time before an agent has reported on the last.

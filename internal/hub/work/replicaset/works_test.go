@@ -259,7 +259,7 @@ func TestNoDeletionWithoutSuccessor(t *testing.T) {
 				if test.further != nil {
 					test.further(t, h)
 				}
-				h.rollOut(t, "c1", "c2")
+				h.succeed(t, "c1", "c2")
 				h.reconcile(t)
 				for _, cluster := range []string{"c1", "c2"} {
 					if got := h.placements(t, cluster); !slices.Equal(got, []string{test.successor.Name}) {
