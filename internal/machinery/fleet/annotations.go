@@ -112,9 +112,6 @@ const (
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"
-	// AnnotationOrphans on an AppliedManifestWork is which objects its work has applied and orphans, packed: they stay when another work
-	// goes that owns them. It is an extension.
-	AnnotationOrphans = "capstan.io/orphans"
 	// AnnotationPropagationPolicy on an AppliedManifestWork, when "Foreground", has its objects go after their dependents; when
 	// "Background", they were to and do not any more. It is an extension.
 	AnnotationPropagationPolicy = "capstan.io/propagation-policy"

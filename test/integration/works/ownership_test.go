@@ -98,41 +98,6 @@ func TestOrphanedInTheLastMoment(t *testing.T) {
 	awaitOwners(t, m, ns, "kept", 0)
 }
 
-// WK-12, WK-13: an object that one work orphans stays when the other one goes that owns it, also if the agent has just started.
-func TestOrphanOfAnotherWork(t *testing.T) {
-	t.Parallel()
-	const name = "orphan-of-another"
-	agent := env.Join(t, framework.Hub, framework.Managed, name)
-	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
-	ns := framework.Namespace(t, m, name)
-	orphans, owns := framework.Work(name, "orphans", framework.ConfigMap(ns, "both", "1")), framework.Work(name, "owns",
-		framework.ConfigMap(ns, "both", "1"), framework.ConfigMap(ns, "alone", "1"))
-	orphans.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
-	framework.Create(t, h, orphans, owns)
-	framework.AwaitCondition(t, h, orphans, "Applied", metav1.ConditionTrue)
-	framework.AwaitCondition(t, h, owns, "Applied", metav1.ConditionTrue)
-	awaitOwners(t, m, ns, "both", 1)
-	if err := agent.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Delete(t.Context(), owns); err != nil {
-		t.Fatal(err)
-	}
-	both := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "both"}}
-	if err := m.Get(t.Context(), client.ObjectKeyFromObject(both), both); err != nil {
-		t.Fatal(err)
-	}
-	made := both.UID
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	framework.AwaitGone(t, h, owns)
-	framework.AwaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "alone"}})
-	if awaitOwners(t, m, ns, "both", 0); framework.AwaitConfigMap(t, m, ns, "both", "1").UID != made {
-		t.Error("the object was deleted and made again")
-	}
-}
-
 // heldDependent applies a Deployment with a work, and holds its ReplicaSet with a finalizer until it is called.
 func heldDependent(t *testing.T, name string, option *workv1.DeleteOption) (w *workv1.ManifestWork, held *appsv1.ReplicaSet,
 	release func()) {

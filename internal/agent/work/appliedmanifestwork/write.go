@@ -59,25 +59,18 @@ func WriteStatus(ctx context.Context, managed client.Client, amw *workv1.Applied
 
 // WriteCompletion writes down what is complete of a work; nil if nothing is.
 func WriteCompletion(ctx context.Context, managed client.Client, amw *workv1.AppliedManifestWork, c *Completion) error {
-	if err := Annotate(ctx, managed, amw, fleet.AnnotationCompletion, c.Encode()); err != nil {
-		return fmt.Errorf("write down what is complete in AppliedManifestWork %s: %w", amw.Name, err)
-	}
-	return nil
-}
-
-// Annotate sets an annotation of an AppliedManifestWork, or removes it if the value is empty.
-func Annotate(ctx context.Context, managed client.Client, amw *workv1.AppliedManifestWork, key, value string) error {
-	if value == amw.Annotations[key] {
+	encoded := c.Encode()
+	if encoded == amw.Annotations[fleet.AnnotationCompletion] {
 		return nil
 	}
 	changed := amw.DeepCopy()
-	if value == "" {
-		delete(changed.Annotations, key)
+	if encoded == "" {
+		delete(changed.Annotations, fleet.AnnotationCompletion)
 	} else {
-		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, value)
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationCompletion, encoded)
 	}
 	if err := managed.Patch(ctx, changed, client.MergeFrom(amw)); err != nil {
-		return err
+		return fmt.Errorf("write down what is complete in AppliedManifestWork %s: %w", amw.Name, err)
 	}
 	amw.ObjectMeta = changed.ObjectMeta
 	return nil

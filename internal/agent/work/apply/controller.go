@@ -199,7 +199,7 @@ func (c *Controller) sync(ctx context.Context, work *workv1.ManifestWork) (ctrl.
 	results, live := c.applier.apply(ctx, amw, work, last)
 	c.observe(amw.Name, work, last, results, live)
 	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
-	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.recordOrphans(ctx, amw, work, results), c.prune(ctx, amw, last, results))
+	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.prune(ctx, amw, last, results))
 	reportErr := c.report(ctx, amw, work, results, recordErr)
 	if err := errors.Join(recordErr, reportErr, failures(results)); err != nil {
 		if again := c.untilRequeue(results); again > 0 {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/metadata/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/deletion"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -163,54 +162,6 @@ func TestInventoryOfObjectNamedOtherwise(t *testing.T) {
 		if diff := cmp.Diff([]records{test.owned, test.obsolete}, []records{owned, obsolete}); diff != "" {
 			t.Errorf("%s: owned and obsolete (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// WK-12: an object that is not owned is written down as orphaned once it was applied, unless it is only read.
-func TestRecordOrphans(t *testing.T) {
-	t.Parallel()
-	failed := errors.New("refused")
-	for name, test := range map[string]struct {
-		before, owned, readOnly bool
-		err                     error
-		want                    bool
-	}{
-		"applied":              {want: true},
-		"applied again":        {before: true, want: true},
-		"refused":              {err: failed},
-		"refused, was applied": {before: true, err: failed, want: true},
-		"owned":                {before: true, owned: true},
-		"read only":            {before: true, readOnly: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work"}}
-			r := newReporter(t)
-			r.managed = clientWith(t, amw)
-			o := manifestResult{resolved: true, owned: test.owned, err: test.err,
-				mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
-			o.identity = manifest.Identity{Namespace: "default", Name: "web"}
-			resource := o.resource().ResourceIdentifier
-			if test.readOnly {
-				r.work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{ResourceIdentifier: resource,
-					UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeReadOnly}}}
-			}
-			if test.before {
-				if err := appliedmanifestwork.WriteOrphans(t.Context(), r.managed, amw, []workv1.ResourceIdentifier{resource}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := r.recordOrphans(t.Context(), amw, r.work, []manifestResult{o}); err != nil {
-				t.Fatal(err)
-			}
-			stored := &workv1.AppliedManifestWork{}
-			if err := r.managed.Get(t.Context(), types.NamespacedName{Name: amw.Name}, stored); err != nil {
-				t.Fatal(err)
-			}
-			if got := appliedmanifestwork.Orphans(stored).Has(resource); got != test.want {
-				t.Errorf("orphaned: %t, want %t", got, test.want)
-			}
-		})
 	}
 }
 

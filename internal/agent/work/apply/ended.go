@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -75,15 +76,19 @@ func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifes
 	if maps.Equal(before, jobs) {
 		return nil
 	}
-	var encoded []byte
-	if len(jobs) > 0 {
-		var err error
-		if encoded, err = json.Marshal(jobs); err != nil {
+	changed := amw.DeepCopy()
+	if len(jobs) == 0 {
+		delete(changed.Annotations, fleet.AnnotationEndedJobs)
+	} else {
+		encoded, err := json.Marshal(jobs)
+		if err != nil {
 			return err
 		}
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationEndedJobs, string(encoded))
 	}
-	if err := appliedmanifestwork.Annotate(ctx, c.managed, amw, fleet.AnnotationEndedJobs, string(encoded)); err != nil {
+	if err := c.managed.Patch(ctx, changed, client.MergeFrom(amw)); err != nil {
 		return fmt.Errorf("write down which Jobs of AppliedManifestWork %s have ended: %w", amw.Name, err)
 	}
+	amw.ObjectMeta = changed.ObjectMeta
 	return nil
 }

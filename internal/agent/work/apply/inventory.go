@@ -9,7 +9,6 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
-	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // prune deletes what the work owned before and owns no more, and ends the tracking of what it names no more.
@@ -18,25 +17,6 @@ func (c *Controller) prune(ctx context.Context, amw *workv1.AppliedManifestWork,
 	err := c.Applied.Prune(ctx, c.managed, amw, owned, obsolete)
 	c.untrack(last, results, amw)
 	return err
-}
-
-// recordOrphans writes down which objects the work has applied and orphans. What could not be applied this time stays among them if it was.
-func (c *Controller) recordOrphans(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork,
-	results []manifestResult) error {
-	before := appliedmanifestwork.Orphans(amw)
-	var orphans []workv1.ResourceIdentifier
-	for i := range results {
-		o := &results[i]
-		if !o.resolved || o.owned {
-			continue
-		}
-		r := o.resource().ResourceIdentifier
-		isReadOnly := manifest.ConfigFor(work.Spec.ManifestConfigs, r).UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly
-		if !isReadOnly && (o.err == nil || before.Has(r)) {
-			orphans = append(orphans, r)
-		}
-	}
-	return appliedmanifestwork.WriteOrphans(ctx, c.managed, amw, orphans)
 }
 
 // untrack ends the tracking of what the work no longer names and never owned, such as what could not be applied. What it

@@ -18,7 +18,7 @@
 //     propagation policy the others are deleted, and deletes it; its finalizer keeps it, too. An eviction deletes it as it is.
 //     A delete option that changes later has it release objects, or change the policy, while the AppliedManifestWork is being deleted.
 //  3. Finalizer deletes the objects that the AppliedManifestWork owns, many at a time: definitions after all others, and then namespaces
-//     (remove.go). An object that other works own as well, or have applied and orphan, only loses one owner.
+//     (remove.go). An object that other works own as well only loses one owner.
 //  4. While objects do not go, Finalizer says what they wait for (delay.go). When all have gone, it removes the finalizer of the
 //     AppliedManifestWork.
 //  5. The end of the AppliedManifestWork requeues the work, and package apply removes the finalizer of the work.

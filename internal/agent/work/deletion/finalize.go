@@ -101,11 +101,7 @@ func (f *Finalizer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, f.block(amw, err)
 	}
-	kept, err := appliedmanifestwork.OrphansOfOthers(ctx, f.managed, amw)
-	if err != nil {
-		return ctrl.Result{}, f.block(amw, err)
-	}
-	left, removeErr := f.Applied.removeAll(ctx, amw, d.left, kept)
+	left, removeErr := f.Applied.removeAll(ctx, amw, d.left)
 	if len(left) < len(d.left) {
 		d.progress = f.Clock.Now()
 	}

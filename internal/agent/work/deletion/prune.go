@@ -20,10 +20,6 @@ func (c *Cluster) Prune(ctx context.Context, managed client.Client, amw *workv1.
 	if err != nil || len(obsolete) == 0 {
 		return err
 	}
-	kept, err := appliedmanifestwork.OrphansOfOthers(ctx, managed, amw)
-	if err != nil {
-		return err
-	}
-	remaining, removeErr := c.removeAll(ctx, amw, obsolete, kept)
+	remaining, removeErr := c.removeAll(ctx, amw, obsolete)
 	return errors.Join(removeErr, appliedmanifestwork.WriteInventory(ctx, managed, amw, slices.Concat(owned, remaining)))
 }

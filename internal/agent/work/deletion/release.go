@@ -23,18 +23,14 @@ func (c *Cluster) release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
 	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended
-	return c.each(amw, "release", resources, all,
-		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.releaseOne(ctx, amw, r) })
-}
-
-func (c *Cluster) releaseOne(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
-	err error) {
-	resource, live, err := c.find(ctx, amw, r)
-	if err != nil || live == nil {
+	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
+		resource, live, err := c.find(ctx, amw, r)
+		if err != nil || live == nil {
+			return err == nil, err
+		}
+		err = disown(ctx, resource, amw, live)
 		return err == nil, err
-	}
-	err = disown(ctx, resource, amw, live)
-	return err == nil, err
+	})
 }
 
 // find returns the object of a recorded resource if it is the one that was recorded and still owned, else nil. A version that

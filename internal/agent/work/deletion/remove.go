@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/retry"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -31,17 +30,13 @@ type request struct {
 
 // removeAll deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that was created again, or that is not owned any more, is left alone; one
-// that other works own as well, or that is to be kept, only loses this owner. The tracker notifies the owner when a remaining one has gone.
-func (c *Cluster) removeAll(ctx context.Context, amw *workv1.AppliedManifestWork, resources []workv1.AppliedManifestResourceMeta,
-	kept sets.Set[workv1.ResourceIdentifier]) (remaining []workv1.AppliedManifestResourceMeta, err error) {
+// that other works own as well only loses this owner. The tracker notifies the owner when a remaining one has gone.
+func (c *Cluster) removeAll(ctx context.Context, amw *workv1.AppliedManifestWork,
+	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	notRequested := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
 	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended
-	return c.each(amw, "delete", resources, notRequested, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
-		if kept.Has(r.ResourceIdentifier) {
-			return c.releaseOne(ctx, amw, r)
-		}
-		return c.remove(ctx, amw, r)
-	})
+	return c.each(amw, "delete", resources, notRequested,
+		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
 // atOnce is how many objects of one AppliedManifestWork are deleted, or released, at a time. The API server batches concurrent

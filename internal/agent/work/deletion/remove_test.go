@@ -116,7 +116,7 @@ func TestRemoveManyAtATime(t *testing.T) {
 		}
 		all[3].Name, all[3].UID = "broken", "broken"
 		start := time.Now()
-		remaining, err := c.removeAll(t.Context(), owner, all, nil)
+		remaining, err := c.removeAll(t.Context(), owner, all)
 		if took := time.Since(start); took != 10*time.Second || cluster.most != atOnce {
 			t.Errorf("%d deletions took %s, and %d were under way at once", len(all), took, cluster.most)
 		}
@@ -136,7 +136,7 @@ func TestNamespacesWait(t *testing.T) {
 		_, err := c.removeAll(t.Context(), foreground, []workv1.AppliedManifestResourceMeta{
 			resource("apps", "deployments", "a"), resource("", "configmaps", "b"), resource("", "namespaces", "c"),
 			resource("example.com", "widgets", "d"), resource("apiextensions.k8s.io", "customresourcedefinitions", "e"),
-		}, nil)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestMovedWhileBeingRemoved(t *testing.T) {
 				c.Tracked.Track(owner.Name, appliedmanifestwork.Object(r))
 				c.Tracked.Saw(appliedmanifestwork.Object(r), live)
 			}
-			remaining, err := c.removeAll(t.Context(), owner, []workv1.AppliedManifestResourceMeta{r}, nil)
+			remaining, err := c.removeAll(t.Context(), owner, []workv1.AppliedManifestResourceMeta{r})
 			if err != nil || len(remaining) > 0 {
 				t.Errorf("remaining: %v (%v)", remaining, err)
 			}
@@ -246,11 +246,11 @@ func TestBusyWhileBeingRemoved(t *testing.T) {
 	t.Parallel()
 	all := []workv1.AppliedManifestResourceMeta{resource("", "configmaps", "cm")}
 	_, c := contested(t, 2, func(*metav1.PartialObjectMetadata) {})
-	if _, err := c.removeAll(t.Context(), owner, all, nil); err != nil {
+	if _, err := c.removeAll(t.Context(), owner, all); err != nil {
 		t.Errorf("an object that changed twice: %v", err)
 	}
 	_, c = contested(t, 1000, func(*metav1.PartialObjectMetadata) {})
-	if remaining, err := c.removeAll(t.Context(), owner, all, nil); !apierrors.IsConflict(err) || !slices.Equal(remaining, all) {
+	if remaining, err := c.removeAll(t.Context(), owner, all); !apierrors.IsConflict(err) || !slices.Equal(remaining, all) {
 		t.Errorf("an object that never stops changing: remaining %v (%v)", remaining, err)
 	}
 }
