@@ -380,6 +380,52 @@ func TestOrphanDuringDeletion(t *testing.T) {
 	}
 }
 
+// WK-05, WK-12: the annotation that says which fields a work names goes with the work, and with the manifest, also from an object that the
+// work has never owned.
+func TestFieldsOfOrphan(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*bench, *workv1.AppliedManifestWork) error{
+		"it is released": func(b *bench, amw *workv1.AppliedManifestWork) error {
+			_, err := b.Applied.release(b.Context(), amw, amw.Status.AppliedResources)
+			return err
+		},
+		"it is pruned": func(b *bench, amw *workv1.AppliedManifestWork) error {
+			return b.Applied.Prune(b.Context(), b.client, amw, nil, amw.Status.AppliedResources)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 1)
+				amw, key, other := &workv1.AppliedManifestWork{}, appliedmanifestwork.FieldsAnnotation(workName),
+					appliedmanifestwork.FieldsAnnotation("hash-other")
+				if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, amw); err != nil {
+					t.Fatal(err)
+				}
+				b.change("2", func(o *metav1.PartialObjectMetadata) {
+					o.OwnerReferences, o.Annotations = nil, map[string]string{key: "{}", other: "{}"}
+				})
+				for range 2 { // the second one finds nothing to do
+					if err := end(b, amw); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				live, err := b.objects.Tracker().Get(corev1.SchemeGroupVersion.WithResource("configmaps"), "default", "cm-0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(map[string]string{other: "{}"}, live.(*metav1.PartialObjectMetadata).Annotations); diff != "" {
+					t.Errorf("annotations (-want +got):\n%s", diff)
+				}
+				if requests := b.requests(); requests["patch"] != 1 || requests["delete"] != 0 {
+					t.Errorf("requests %v", requests)
+				}
+			})
+		})
+	}
+}
+
 // unmapped is a client for a cluster where an API group is down.
 type unmapped struct{ client.Client }
 

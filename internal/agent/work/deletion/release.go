@@ -17,14 +17,14 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
-// release makes resources not be owned by the AppliedManifestWork any more, without deleting them. It returns those
-// that still are, because of the error.
+// release makes resources not be owned by the AppliedManifestWork any more, and not say which fields it names, without deleting them. It
+// returns those that still do, because of the error.
 func (c *Cluster) release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
 	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended
 	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
-		resource, live, err := c.find(ctx, amw, r)
+		resource, live, err := c.find(ctx, r)
 		if err != nil || live == nil {
 			return err == nil, err
 		}
@@ -33,10 +33,10 @@ func (c *Cluster) release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	})
 }
 
-// find returns the object of a recorded resource if it is the one that was recorded and still owned, else nil. A version that
-// is not served any more is replaced in the record by the one that is preferred now.
-func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
-	r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface, *metav1.PartialObjectMetadata, error) {
+// find returns the object of a recorded resource if it is the one that was recorded, else nil. A version that is not served any more is
+// replaced in the record by the one that is preferred now.
+func (c *Cluster) find(ctx context.Context, r *workv1.AppliedManifestResourceMeta) (metadata.ResourceInterface,
+	*metav1.PartialObjectMetadata, error) {
 	o := appliedmanifestwork.Object(*r)
 	resource := c.Objects.Resource(o.GroupVersionResource).Namespace(o.Namespace)
 	live, err := resource.Get(ctx, o.Name, metav1.GetOptions{})
@@ -55,7 +55,7 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.UID != "" && string(live.UID) != r.UID || !owns(amw, live) {
+	if r.UID != "" && string(live.UID) != r.UID {
 		return nil, nil, nil
 	}
 	return resource, live, nil
@@ -95,10 +95,16 @@ func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata)
 	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != amw.UID && tracker.IsWork(o) })
 }
 
+// disown takes the owner off the object, and the annotation that says which fields its work names: that is there also if the work has never
+// owned the object.
 func disown(ctx context.Context, resource metadata.ResourceInterface, amw *workv1.AppliedManifestWork,
 	live *metav1.PartialObjectMetadata) error {
+	key := appliedmanifestwork.FieldsAnnotation(amw.Name)
+	if _, named := live.Annotations[key]; !named && !owns(amw, live) {
+		return nil
+	}
 	without := live.DeepCopy()
-	delete(without.Annotations, appliedmanifestwork.FieldsAnnotation(amw.Name))
+	delete(without.Annotations, key)
 	without.OwnerReferences = slices.DeleteFunc(without.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == amw.UID })
 	patch, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(without)
 	if err != nil {

@@ -29,8 +29,8 @@ type request struct {
 }
 
 // removeAll deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
-// not deleted because of the error. An object that was created again, or that is not owned any more, is left alone; one
-// that other works own as well only loses this owner. The tracker notifies the owner when a remaining one has gone.
+// not deleted because of the error. An object that was created again is left alone; one that is not owned, or that other works own as well,
+// only loses this owner, and what says which fields its work names. The tracker notifies the owner when a remaining one has gone.
 func (c *Cluster) removeAll(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	notRequested := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
@@ -169,11 +169,11 @@ func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestW
 // tryRemove fails with a conflict if the object changes before what was decided about it is done.
 func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
 	err error) {
-	resource, live, err := c.find(ctx, amw, r)
+	resource, live, err := c.find(ctx, r)
 	if err != nil || live == nil {
 		return err == nil, err
 	}
-	if shared(amw, live) {
+	if !owns(amw, live) || shared(amw, live) {
 		err := disown(ctx, resource, amw, live)
 		return err == nil, err
 	}
