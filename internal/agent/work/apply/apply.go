@@ -54,8 +54,6 @@ type task struct {
 	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
 	before *manifestResult
-	// ended is set if the manifest is that of a Job that has ended.
-	ended bool
 	// repairs makes the writes if the manifest was applied under this generation of the work before; nil if it was not. A hub that was
 	// restored counts generations anew, so that another manifest may have been.
 	repairs *repairs

@@ -188,18 +188,17 @@ func (c *Controller) sync(ctx context.Context, work *workv1.ManifestWork) (ctrl.
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
+	var endedErr error
 	if last != nil && last.owner == amw.UID { // a Job that has ended and gone since the last pass is not to be made again by this one
-		if err := c.recordEnded(ctx, amw, last.results); err != nil {
-			return ctrl.Result{}, err
-		}
+		endedErr = c.recordEnded(ctx, amw, last.results)
 	}
-	if c.isUpToDate(last, work, amw) {
+	if endedErr == nil && c.isUpToDate(last, work, amw) {
 		return ctrl.Result{RequeueAfter: c.untilRequeue(last.results)}, nil
 	}
 	results, live := c.applier.apply(ctx, amw, work, last)
 	c.observe(amw.Name, work, last, results, live)
 	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
-	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.prune(ctx, amw, last, results))
+	recordErr := errors.Join(endedErr, c.recordEnded(ctx, amw, results), c.prune(ctx, amw, last, results))
 	reportErr := c.report(ctx, amw, work, results, recordErr)
 	if err := errors.Join(recordErr, reportErr, failures(results)); err != nil {
 		if again := c.untilRequeue(results); again > 0 {

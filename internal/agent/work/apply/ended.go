@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,6 +43,20 @@ func (e endedJobs) has(object *unstructured.Unstructured) bool {
 	return len(e) > 0 && isJob(object) && e[jobName(object)] == specHash(object)
 }
 
+// mayBeOf are the Jobs that manifests may be about whose kind the cluster does not know now, or that cannot be read.
+func (e endedJobs) mayBeOf(results []manifestResult) endedJobs {
+	jobs := endedJobs{}
+	for job, hash := range e {
+		r := workv1.AppliedManifestResourceMeta{}
+		r.Group = jobKind.Group
+		r.Namespace, r.Name, _ = strings.Cut(job, "/")
+		if mayStandFor(results, r) {
+			jobs[job] = hash
+		}
+	}
+	return jobs
+}
+
 func isJob(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind().GroupKind() == jobKind
 }
@@ -55,10 +70,11 @@ func specHash(object *unstructured.Unstructured) string {
 }
 
 // recordEnded writes down which Jobs of the work have ended, as far as the observer has seen it, and forgets those that the work names no
-// more. A Job that is being deleted counts as well: it cannot be applied any more, and was under this generation.
+// more. A Job that is being deleted counts as well: it cannot be applied any more, and was under this generation. What cannot be written
+// holds in memory, and is written by a later pass.
 func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
 	before := endedJobsOf(amw)
-	jobs := endedJobs{}
+	jobs := before.mayBeOf(results)
 	for i := range results {
 		o := &results[i]
 		if !o.resolved || o.manifest == nil || !isJob(o.manifest) {
@@ -69,7 +85,8 @@ func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifes
 			jobs[name] = hash
 		}
 		// What was read may be another Job of the name, or that of an earlier manifest.
-		if reading := c.Observer.Reading(amw.Name, o.object()); reading != nil && o.applied && o.uid != "" && reading.Ended == o.uid {
+		reading := c.Observer.Reading(amw.Name, o.object())
+		if o.ended || reading != nil && o.applied && o.uid != "" && reading.Ended == o.uid {
 			jobs[name] = specHash(o.manifest)
 		}
 	}
@@ -87,6 +104,7 @@ func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifes
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationEndedJobs, string(encoded))
 	}
 	if err := c.managed.Patch(ctx, changed, client.MergeFrom(amw)); err != nil {
+		amw.Annotations = changed.Annotations
 		return fmt.Errorf("write down which Jobs of AppliedManifestWork %s have ended: %w", amw.Name, err)
 	}
 	amw.ObjectMeta = changed.ObjectMeta

@@ -1,8 +1,11 @@
 package apply
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
@@ -144,6 +148,9 @@ func TestRecordEnded(t *testing.T) {
 		if content["other"] != nil {
 			live.SetUID("before")
 		}
+		if content["unknown"] != nil {
+			return []manifestResult{{identity: o.identity, err: errors.New("discovery fails")}}, []*unstructured.Unstructured{nil}
+		}
 		if content["deleted"] != nil || content["refused"] != nil {
 			o.err, o.applied = errors.New("it is not applied"), content["refused"] == nil
 		}
@@ -172,6 +179,7 @@ func TestRecordEnded(t *testing.T) {
 	expect("another of its name", `{"other":true,"conditions":[{"type":"Complete","status":"True"}]}`, 0)
 	expect("it is complete", `{"conditions":[{"type":"Complete","status":"True"}]}`, 1)
 	expect("it is missing", `{}`, 1)
+	expect("its kind is not known now", `{"unknown":true}`, 1)
 	expect("the work has it no more", "", 0)
 	expect("it has failed", `{"conditions":[{"type":"Failed","status":"True"}]}`, 1)
 	expect("the work has it no more", "", 0)
@@ -179,15 +187,24 @@ func TestRecordEnded(t *testing.T) {
 	expect("it is being deleted", `{"deleted":true,"conditions":[{"type":"Complete","status":"True"}]}`, 1)
 }
 
-// WK-17: a Job that ends and goes between two passes is not made again by the second, also if there was one while it was being deleted.
+// WK-17: a Job that ends and goes between two passes is not made again by the second, also if there was one while it was being deleted, and
+// if it cannot be written down that it has ended, which the work says.
 func TestJobEndsBetweenPasses(t *testing.T) {
 	t.Parallel()
-	for name, deleted := range map[string]bool{"it goes at once": false, "it is deleted for a while": true} {
+	for name, test := range map[string]struct {
+		deleted bool
+		refused error
+	}{
+		"it goes at once":           {},
+		"it is deleted for a while": {deleted: true},
+		"its end cannot be written": {refused: errors.New("denied by a webhook")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, "work"), UID: "amw"}}
 			r, d, work := newReporter(t), newDisputed(t), jobWork("a")
-			r.hub, r.managed = clientWith(t, work), clientWith(t, amw)
+			managed := clientWith(t, amw)
+			r.hub, r.managed = clientWith(t, work), managed
 			r.Record = func(*workv1.ManifestWork, string, string, string, string) {}
 			r.Applied = &deletion.Cluster{Tracked: d.tracked}
 			r.applier, d.managed = d.applier, r.managed
@@ -210,7 +227,7 @@ func TestJobEndsBetweenPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if deleted {
+			if test.deleted {
 				live.SetDeletionTimestamp(new(metav1.Now()))
 				if _, err := jobs.Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
@@ -225,8 +242,32 @@ func TestJobEndsBetweenPasses(t *testing.T) {
 			if err := jobs.Delete(t.Context(), "once", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := pass(); err != nil || made != 1 {
-				t.Errorf("made %d times, %v", made, err)
+			if test.refused != nil {
+				r.managed = interceptor.NewClient(managed, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object,
+					client.Patch, ...client.PatchOption) error {
+					return test.refused
+				}})
+			}
+			for range 2 { // the second time, nothing is known any more of what was read
+				if err := pass(); !errors.Is(err, test.refused) || made != 1 {
+					t.Errorf("made %d times, %v", made, err)
+				}
+			}
+			if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(work), work); err != nil {
+				t.Fatal(err)
+			}
+			says := slices.ContainsFunc(work.Status.Conditions, func(cond metav1.Condition) bool {
+				return strings.Contains(cond.Message, "denied by a webhook")
+			})
+			if says != (test.refused != nil) {
+				t.Errorf("conditions %+v", work.Status.Conditions)
+			}
+			r.managed = managed
+			if err := pass(); err != nil {
+				t.Fatal(err)
+			}
+			if err := managed.Get(t.Context(), client.ObjectKeyFromObject(amw), amw); err != nil || len(endedJobsOf(amw)) != 1 || made != 1 {
+				t.Errorf("made %d times, and %v has ended (%v)", made, endedJobsOf(amw), err)
 			}
 		})
 	}

@@ -66,6 +66,8 @@ type manifestResult struct {
 	dispute      *conditions.Dispute
 	// disputeBefore is what the dispute was about under the manifest that was applied last, while this one fails.
 	disputeBefore *conditions.Dispute
+	// ended is set if the manifest is that of a Job that has ended, as far as that was known when the pass began.
+	ended bool
 	// frozen manifests are complete, and left as they are.
 	frozen bool
 	// requeueAt is when to reconcile the manifest again without an event: to check whether the executor may apply it, to make a repair, or to
