@@ -55,7 +55,7 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 	maps.DeleteFunc(keys, func(key manifest.Key, _ sets.Empty) bool {
 		return t.wasDisputed(manifest.Field{"metadata", key.Field, key.Name})
 	})
-	named, isCoOwned := namedByOthers(live, own), t.hasOtherOwner(live)
+	named, isCoOwned := namedByOthers(live, own), hasSilentOwner(live, own)
 	return manifest.WithKeys(manifest.LeaveToOthers(t.required, live, last, func(field manifest.Field) bool {
 		return t.wasDisputed(field) || managedfields.HaveOthers(live, field) || isCoOwned && managedfields.AgentsApply(live, field) ||
 			slices.ContainsFunc(named, func(other *unstructured.Unstructured) bool { return manifest.Names(other, live, field) })
@@ -96,20 +96,20 @@ func (t *task) wasDisputed(field manifest.Field) bool {
 }
 
 // withoutOthers leaves out the keys that others have: the works whose owner the key is or whose annotations name it, and other clients, as
-// far as the API server has recorded that they wrote it. Where another work owns the object and does not say what it names, as under the
-// strategies CreateOnly and ServerSideApply, none goes. own is the annotation of this work.
+// far as the API server has recorded that they wrote it. Where another work owns the object and does not say what it names, none goes. own
+// is the annotation of this work.
 func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured, own string) sets.Set[manifest.Key] {
 	if len(keys) == 0 {
 		return keys
+	}
+	if hasSilentOwner(live, own) {
+		return sets.New[manifest.Key]()
 	}
 	keys = keys.Difference(managedfields.OfOthers(live, keys))
 	for _, named := range namedByOthers(live, own) {
 		keys = keys.Difference(manifest.KeysOf(named))
 	}
 	for _, owner := range live.GetOwnerReferences() {
-		if tracker.IsWork(owner) && !hasFields(live, owner) && appliedmanifestwork.FieldsAnnotation(owner.Name) != own {
-			return sets.New[manifest.Key]()
-		}
 		if tracker.IsWork(owner) {
 			keys.Delete(manifest.Key{Field: manifest.OwnerReferences, Name: string(owner.UID)})
 		}
@@ -117,8 +117,13 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 	return keys
 }
 
-// hasFields reports whether an annotation says which fields the work of an owner names.
-func hasFields(live *unstructured.Unstructured, owner metav1.OwnerReference) bool {
-	_, found := live.GetAnnotations()[appliedmanifestwork.FieldsAnnotation(owner.Name)]
-	return found
+// hasSilentOwner reports whether another work owns the object and does not say what it names, as under the strategies CreateOnly and
+// ServerSideApply. own is the annotation of this work.
+func hasSilentOwner(live *unstructured.Unstructured, own string) bool {
+	annotations := live.GetAnnotations()
+	return slices.ContainsFunc(live.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		key := appliedmanifestwork.FieldsAnnotation(owner.Name)
+		_, says := annotations[key]
+		return tracker.IsWork(owner) && !says && key != own
+	})
 }

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -276,9 +275,8 @@ func TestFieldNeverWritten(t *testing.T) {
 					t.Fatalf("the first manifest: %v", err)
 				}
 			}
-			next := deploys("a", 2, "")
+			next := withoutReplicas(deploys("a", 2, ""))
 			next.Generation = 2
-			next.Spec.Workload.Manifests[0].Raw = bytes.ReplaceAll(next.Spec.Workload.Manifests[0].Raw, []byte(`"replicas":2`), nil)
 			d.works, d.refuse = []*workv1.ManifestWork{next}, false
 			d.pass(t)
 			if _, left, _ := unstructured.NestedInt64(d.live.Object, "spec", "replicas"); left != test.left || d.outcome("a").err != nil {

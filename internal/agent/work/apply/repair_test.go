@@ -173,6 +173,13 @@ func deploys(name string, replicas int, metadata string) *workv1.ManifestWork {
 	return w
 }
 
+// withoutReplicas takes the two replicas out of the manifest of a work.
+func withoutReplicas(w *workv1.ManifestWork) *workv1.ManifestWork {
+	raw := &w.Spec.Workload.Manifests[0].Raw
+	*raw = bytes.ReplaceAll(*raw, []byte(`"replicas":2`), nil)
+	return w
+}
+
 func scale(replicas int64) func(*disputed) {
 	return func(d *disputed) {
 		changed := d.live.DeepCopy()
@@ -368,6 +375,11 @@ func TestFieldLeftToOthers(t *testing.T) {
 		d.live.SetOwnerReferences(append(d.live.GetOwnerReferences(), ownerNamed("b")))
 		byAgent(d, t)
 	}
+	besideOtherWork := func(d *disputed, t *testing.T) {
+		d.works = append(d.works, withoutReplicas(deploys("b", 2, `,"labels":{"b":"1"}`)))
+		d.pass(t)
+		byAgent(d, t)
+	}
 	for name, test := range map[string]struct {
 		disputed bool
 		// change is what becomes of the object, restarted whether the agent has forgotten its passes since, and refused how often the API
@@ -387,6 +399,7 @@ func TestFieldLeftToOthers(t *testing.T) {
 		"another work names it, after a restart": {change: named, restarted: true, want: 2},
 		"another work applies it":                {change: byOtherWork, want: 12},
 		"this work has applied it":               {change: byAgent},
+		"this work, and another names a label":   {change: besideOtherWork},
 		"in dispute, changed by others":          {disputed: true, change: unchanged, want: 3},
 		"in dispute, just repaired":              {disputed: true, change: repaired, want: 2},
 		"in dispute, refused":                    {disputed: true, change: unchanged, refused: 1, want: 3},
@@ -404,9 +417,8 @@ func TestFieldLeftToOthers(t *testing.T) {
 			if test.restarted {
 				d.last = map[string]*workResult{}
 			}
-			next := deploys("a", 2, "")
+			next := withoutReplicas(deploys("a", 2, ""))
 			next.Generation = 2
-			next.Spec.Workload.Manifests[0].Raw = bytes.ReplaceAll(next.Spec.Workload.Manifests[0].Raw, []byte(`"replicas":2`), nil)
 			d.works = []*workv1.ManifestWork{next}
 			d.refuse = true
 			for range test.refused {
