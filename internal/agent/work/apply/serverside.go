@@ -292,8 +292,30 @@ func (s *serverSide) forLive(ctx context.Context, live *unstructured.Unstructure
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// applyTo applies to an existing object, and gives up the fields to ignore before if the API server would change them.
+// applyTo applies to an existing object. A dry run takes over what is in conflict with the agent alone: takeOver cannot be tried.
 func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	applied, err := s.applyOnce(ctx, live)
+	if len(s.dryRun) == 0 || !isConflictWithAgent(err) {
+		return applied, err
+	}
+	forced := *s
+	forced.options.Force = true
+	return forced.applyOnce(ctx, live)
+}
+
+// isConflictWithAgent reports whether an apply is refused only because of fields that the agent wrote under another strategy.
+func isConflictWithAgent(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		return false
+	}
+	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return !strings.HasPrefix(cause.Message, fmt.Sprintf("conflict with %q using ", fieldManager)) // of no subresource, and no apply
+	})
+}
+
+// applyOnce applies to an existing object, and gives up the fields to ignore before if the API server would change them.
+func (s *serverSide) applyOnce(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	rest, err := s.forLive(ctx, live)
 	if err != nil {
 		return nil, err

@@ -394,6 +394,44 @@ func TestUpdateAndServerSideApply(t *testing.T) {
 	expect("they differ", "blue", 3)
 }
 
+// WK-07, W12: what the agent wrote under another strategy is in no conflict with a dry run, as it is taken over before a write. What others
+// wrote is.
+func TestTryToTakeOver(t *testing.T) {
+	t.Parallel()
+	for manager, want := range map[string]string{fieldManager: "blue", "kubectl": ""} {
+		t.Run(manager, func(t *testing.T) {
+			t.Parallel()
+			server := newFieldServer(t)
+			w := server.writer()
+			made, err := server.fields.Update(server.existing(), widgetOf(map[string]any{"color": "red"}), manager)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.store(made.(*unstructured.Unstructured))
+			applies := func() *task { return serverSideTask("a", nil, widgetOf(map[string]any{"color": "blue"}), nil) }
+			s, err := newServerSide(t.Context(), w, applies())
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned, planErr := s.try(t.Context(), server.live.DeepCopy())
+			dry := *w
+			dry.dryRun = []string{metav1.DryRunAll}
+			tried, tryErr := dry.serverSideApply(t.Context(), applies())
+			if (planErr == nil) != (want != "") || (tryErr == nil) != (want != "") || server.changes != 1 {
+				t.Fatalf("in dispute: %v; dry run: %v; %d changes", planErr, tryErr, server.changes)
+			}
+			if want == "" {
+				return
+			}
+			for _, object := range []*unstructured.Unstructured{planned, tried} {
+				if got, _, _ := unstructured.NestedString(object.Object, "spec", "color"); got != want {
+					t.Errorf("color %q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
 // WK-08: the hash by which a work knows what it has applied stays when another work applies the object, and goes with the last that writes
 // one.
 func TestHashOfAnotherWork(t *testing.T) {
