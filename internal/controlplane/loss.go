@@ -13,6 +13,7 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
@@ -29,13 +30,15 @@ const (
 type loss struct {
 	// read fails unless the etcd answers.
 	read func(ctx context.Context) error
+	// readAnew does so over new connections: those of read may be waiting before they are tried again.
+	readAnew func(ctx context.Context) error
 	// readyElsewhere reports whether another process of the hub is ready.
 	readyElsewhere func(ctx context.Context) bool
 }
 
 // await fails once the etcd has not answered for lostAfter, and another process of the hub is ready: when this one ends, its agents go
-// there. While there is none, as when the etcd is away for all, agents would find nobody instead, and lose their tunnels. It returns nil
-// when ctx ends.
+// there. While there is none, as when the etcd is away for all, agents would find nobody instead, and lose their tunnels. The etcd is
+// tried anew last, as it may have come back for all. It returns nil when ctx ends.
 func (l loss) await(ctx context.Context) error {
 	ticker := time.NewTicker(lossInterval)
 	defer ticker.Stop()
@@ -46,24 +49,37 @@ func (l loss) await(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := l.tryRead(ctx)
-		switch silent := time.Since(answered); {
-		case err == nil:
+		err := inAskTimeout(ctx, l.read)
+		if err != nil && time.Since(answered) >= lostAfter && l.readyElsewhere(ctx) {
+			err = inAskTimeout(ctx, l.readAnew)
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("the external etcd has not answered this process for %s, and another one of the hub is ready: %w",
+					time.Since(answered).Round(time.Second), err)
+			}
+		}
+		if err == nil {
 			answered = time.Now()
-		case silent >= lostAfter && l.readyElsewhere(ctx):
-			return fmt.Errorf("the external etcd has not answered this process for %s, and another one of the hub is ready: %w",
-				silent.Round(time.Second), err)
 		}
 	}
 }
 
-func (l loss) tryRead(ctx context.Context) error {
+func inAskTimeout(ctx context.Context, read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	return l.read(ctx)
+	return read(ctx)
 }
 
-// readyElsewhere reports whether another process of the hub is ready. This one is not without its etcd.
+// readAnew fails unless the external etcd answers over new connections.
+func (h *hub) readAnew(ctx context.Context) error {
+	client, err := newClient(ctx, h.Config.Etcd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	return etcdkeys.New(client, h.Config.Etcd.Prefix, etcdkeys.Encryption{}).Read(ctx)
+}
+
+// readyElsewhere reports whether a process of the hub is ready: another one, as this one is not without its etcd.
 func (h *hub) readyElsewhere(ctx context.Context) bool {
 	roots, err := certutil.NewPool(h.keys.Bundle(pki.RootCA))
 	if err != nil {

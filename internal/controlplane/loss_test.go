@@ -21,12 +21,15 @@ func TestLossOfTheExternalEtcd(t *testing.T) {
 	for name, test := range map[string]struct {
 		// away says whether the etcd does not answer after some time, and elsewhere whether another process is ready then.
 		away, elsewhere func(after time.Duration) bool
-		ends            bool
+		// anew says whether it answers over new connections all the same.
+		anew bool
+		ends bool
 	}{
 		"it answers":              {away: never, elsewhere: always},
 		"it answers now and then": {away: func(after time.Duration) bool { return after%(25*time.Second) != 0 }, elsewhere: always},
 		"it is lost":              {away: always, elsewhere: always, ends: true},
 		"it is away for all":      {away: always, elsewhere: never},
+		"it is back for all, and connections wait": {away: always, elsewhere: always, anew: true},
 		"another one has it again": {
 			away: always, elsewhere: func(after time.Duration) bool { return after > 10*time.Minute }, ends: true,
 		},
@@ -43,6 +46,12 @@ func TestLossOfTheExternalEtcd(t *testing.T) {
 							return errAway
 						}
 						return nil
+					},
+					readAnew: func(context.Context) error {
+						if test.anew {
+							return nil
+						}
+						return errAway
 					},
 					readyElsewhere: func(context.Context) bool { return test.elsewhere(time.Since(began)) },
 				}.await(ctx)

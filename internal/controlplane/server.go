@@ -178,7 +178,7 @@ func (h *hub) openSharedKeys(ctx context.Context, client *clientv3.Client) (err 
 	if h.keys, err = h.openKeys(ctx, shared); err != nil {
 		return err
 	}
-	h.storage.fails = loss{read: shared.Read, readyElsewhere: h.readyElsewhere}.await
+	h.storage.fails = loss{read: shared.Read, readAnew: h.readAnew, readyElsewhere: h.readyElsewhere}.await
 	return removeFile(newKeysFile(h.Config.DataDirectory))
 }
 

@@ -20,6 +20,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -342,6 +344,7 @@ func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage,
 func newClient(ctx context.Context, e ocmconfig.Etcd) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Endpoints: e.Servers, Context: ctx, Logger: zap.NewNop(), DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnecting())},
 	}
 	if slices.ContainsFunc(e.Servers, func(server string) bool { return strings.HasPrefix(server, "https://") }) {
 		var err error
@@ -354,6 +357,13 @@ func newClient(ctx context.Context, e ocmconfig.Etcd) (*clientv3.Client, error) 
 		return nil, fmt.Errorf("make a client of the external etcd: %w", err)
 	}
 	return client, nil
+}
+
+// reconnecting has a server that is back be connected to soon, however long it was away: gRPC waits for up to two minutes otherwise.
+func reconnecting() grpc.ConnectParams {
+	params := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: keepAliveTimeout}
+	params.Backoff.MaxDelay = lossInterval
+	return params
 }
 
 func inOneLine(errs []error) string {
