@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"sync"
 	"time"
@@ -28,6 +29,9 @@ const (
 	// tokenRenewal is what is left of the current token when the next one takes its place, and so the least time that
 	// a user who is given a token has for using it. By as much, the clock of another process of the hub may be ahead.
 	tokenRenewal = 12 * time.Hour
+
+	// longestLeft is more than what is left of any token that was made by a right clock.
+	longestLeft = tokenLifetime + tokenRenewal
 
 	tokenRetry = 10 * time.Second
 
@@ -63,7 +67,7 @@ func (k *tokenKeeper) ensure(ctx context.Context) (time.Time, error) {
 		switch {
 		case !ours:
 		// What has more left was made while the clock was ahead, and would be current until it is as late.
-		case left <= tokenRenewal || left > tokenLifetime+tokenRenewal || !current.IsZero():
+		case left <= tokenRenewal || left > longestLeft || !current.IsZero():
 			outgoing = append(outgoing, secret)
 		default:
 			current = end
@@ -118,10 +122,17 @@ func (k *tokenKeeper) create(ctx context.Context) (time.Time, error) {
 	return end, nil
 }
 
-// retire takes the label of current tokens off. Other processes of the hub may do so at the same time.
+// retire takes the label of current tokens off, and has a token that was made while the clock was ahead end with others that are retired.
+// Other processes of the hub may do so at the same time.
 func (k *tokenKeeper) retire(ctx context.Context, secret *corev1.Secret) error {
-	withoutLabel := fmt.Appendf(nil, `{"metadata": {"labels": {%q: null}}}`, fleet.LabelApp)
-	_, err := k.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, withoutLabel, metav1.PatchOptions{})
+	end := secret.Data[bootstrapapi.BootstrapTokenExpirationKey]
+	now := k.clock.Now()
+	if made, _ := tokenEnd(secret); made.Sub(now) > longestLeft {
+		end = []byte(now.Add(tokenRenewal).UTC().Format(time.RFC3339))
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: null}}, "data": {%q: %q}}`, fleet.LabelApp,
+		bootstrapapi.BootstrapTokenExpirationKey, base64.StdEncoding.EncodeToString(end))
+	_, err := k.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("retire bootstrap token %s: %w", secret.Name, err)
 	}

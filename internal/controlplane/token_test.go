@@ -77,8 +77,8 @@ func TestTokenDeletedAtStart(t *testing.T) {
 	})
 }
 
-// SC-19: a token that was made while the clock was ahead is not the current one for as long, and one of a process whose clock is a little
-// ahead is.
+// SC-19: a token that was made while the clock was ahead is not the current one for as long, and not valid either; one of a process whose
+// clock is a little ahead is.
 func TestTokenOfAClockAhead(t *testing.T) {
 	t.Parallel()
 	for ahead, replaced := range map[time.Duration]bool{time.Minute: false, 200 * 24 * time.Hour: true} {
@@ -95,6 +95,11 @@ func TestTokenOfAClockAhead(t *testing.T) {
 			must(t, err)
 			if second := currentToken(t, api); (second.Name != first.Name) != replaced {
 				t.Errorf("%s ahead: the token is replaced: %t", ahead, !replaced)
+			}
+			first, err = api.CoreV1().Secrets(first.Namespace).Get(t.Context(), first.Name, metav1.GetOptions{})
+			must(t, err)
+			if end, ours := tokenEnd(first); !ours || replaced && !end.Equal(machine.Now().Add(tokenRenewal)) {
+				t.Errorf("%s ahead: the first token is valid until %s", ahead, end)
 			}
 			if left := next.Sub(machine.Now()); left > tokenLifetime {
 				t.Errorf("%s ahead: the next one comes in %s", ahead, left)
