@@ -4,9 +4,12 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // spareGrowth is by how much a change may make an object larger that the reserve is not for: enough for a label or a condition.
@@ -17,8 +20,14 @@ const spareGrowth = 4 << 10
 var goOn = sets.New("apiextensions.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", "rbac.authorization.k8s.io",
 	"coordination.k8s.io", "certificates.k8s.io")
 
+// startsWith are the keys of other objects without which the hub does not start: its namespaces, and what withholds works after a restore.
+var startsWith = sets.New(
+	"/namespaces/"+metav1.NamespaceDefault, "/namespaces/"+metav1.NamespaceSystem, "/namespaces/"+metav1.NamespacePublic,
+	"/namespaces/"+fleet.NamespaceHub, "/configmaps/"+fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld,
+)
+
 // reserving keeps the rest of a storage that is nearly full for what makes room: objects are deleted by changing them until their last
-// finalizer is gone. It refuses to create objects, and to let them grow, except those that are being deleted.
+// finalizer is gone. It refuses to create objects, except those of startsWith, and to let them grow, except those that are being deleted.
 type reserving struct {
 	storage.Interface
 	codec runtime.Codec
@@ -28,7 +37,7 @@ type reserving struct {
 
 // Create implements storage.Interface.
 func (s reserving) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
-	if s.inReserve() {
+	if s.inReserve() && !startsWith.Has(key) {
 		return errFull()
 	}
 	return s.Interface.Create(ctx, key, object, out, ttl)

@@ -1,6 +1,7 @@
 package direct_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -21,12 +22,11 @@ import (
 // created, or grows by more than a little.
 func TestReserve(t *testing.T) {
 	t.Parallel()
-	const key = "/things/default/a"
-	create := func(ctx context.Context, store storage.Interface) error {
+	create := func(ctx context.Context, store storage.Interface, key string) error {
 		return store.Create(ctx, key, newObject(), newObject(), 0)
 	}
-	change := func(mayCreate bool, change func(*unstructured.Unstructured)) func(context.Context, storage.Interface) error {
-		return func(ctx context.Context, store storage.Interface) error {
+	change := func(mayCreate bool, change func(*unstructured.Unstructured)) func(context.Context, storage.Interface, string) error {
+		return func(ctx context.Context, store storage.Interface, key string) error {
 			return store.GuaranteedUpdate(ctx, key, newObject(), mayCreate, nil,
 				func(object runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
 					changed := object.(*unstructured.Unstructured)
@@ -43,9 +43,11 @@ func TestReserve(t *testing.T) {
 	deleting := func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(&metav1.Time{Time: time.Now()}) }
 	for name, test := range map[string]struct {
 		resource schema.GroupResource
+		// key is that of the object; the default is that of a thing.
+		key string
 		// exists is what there is before the storage is nearly full, and nil that there is nothing.
 		exists  func(*unstructured.Unstructured)
-		write   func(ctx context.Context, store storage.Interface) error
+		write   func(ctx context.Context, store storage.Interface, key string) error
 		refuses bool
 	}{
 		"creation": {write: create, refuses: true},
@@ -63,9 +65,18 @@ func TestReserve(t *testing.T) {
 		"a large change of what is being deleted": {
 			exists: deleting, write: change(false, func(o *unstructured.Unstructured) { deleting(o); note(10_000)(o) }),
 		},
-		"the deletion of another object": {exists: note(0), write: func(ctx context.Context, store storage.Interface) error {
+		"the deletion of another object": {exists: note(0), write: func(ctx context.Context, store storage.Interface, key string) error {
 			return store.Delete(ctx, key, newObject(), nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
 		}},
+		"creation of a namespace of the hub": {
+			resource: schema.GroupResource{Resource: "namespaces"}, key: "/namespaces/open-cluster-management-hub", write: create,
+		},
+		"creation of another namespace": {
+			resource: schema.GroupResource{Resource: "namespaces"}, key: "/namespaces/prod1", write: create, refuses: true,
+		},
+		"creation of what withholds works": {
+			resource: schema.GroupResource{Resource: "configmaps"}, key: "/configmaps/open-cluster-management-hub/works-held", write: create,
+		},
 		"creation of a Lease": {resource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, write: create},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,11 +86,13 @@ func TestReserve(t *testing.T) {
 			if test.resource.Resource == "" {
 				test.resource = schema.GroupResource{Group: "example.com", Resource: "things"}
 			}
+			key := cmp.Or(test.key, "/things/default/a")
+			prefix := "/" + strings.Split(key, "/")[1] + "/"
 			options, err := all.For(kept(server.Endpoint())).GetRESTOptions(test.resource, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			store, destroy, err := options.Decorator(options.StorageConfig, "/things/", func(runtime.Object) (string, error) { return key, nil },
+			store, destroy, err := options.Decorator(options.StorageConfig, prefix, func(runtime.Object) (string, error) { return key, nil },
 				newObject, newList, attributes, nil, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +106,7 @@ func TestReserve(t *testing.T) {
 				}
 			}
 			nearlyFull.Store(true)
-			err = test.write(t.Context(), store)
+			err = test.write(t.Context(), store, key)
 			var refusal apierrors.APIStatus
 			refused := errors.As(err, &refusal) && refusal.Status().Code == http.StatusInsufficientStorage
 			if refused != test.refuses || err != nil && !refused {
@@ -101,7 +114,7 @@ func TestReserve(t *testing.T) {
 			}
 			nearlyFull.Store(false)
 			if refused {
-				if err := test.write(t.Context(), store); err != nil {
+				if err := test.write(t.Context(), store, key); err != nil {
 					t.Errorf("with room again, it ends with %v", err)
 				}
 			}
