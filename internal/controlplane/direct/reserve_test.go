@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/capstan-io/capstan/internal/controlplane/direct"
 )
 
 // SC-10: of a storage that is nearly full, the rest is for deletions, and for what keeps the hub and its agents going: nothing else is
@@ -45,6 +47,8 @@ func TestReserve(t *testing.T) {
 		resource schema.GroupResource
 		// key is that of the object; the default is that of a thing.
 		key string
+		// listed is that a client has listed first, so that there is a watch cache.
+		listed bool
 		// exists is what there is before the storage is nearly full, and nil that there is nothing.
 		exists  func(*unstructured.Unstructured)
 		write   func(ctx context.Context, store storage.Interface, key string) error
@@ -59,6 +63,9 @@ func TestReserve(t *testing.T) {
 		},
 		"a small change":                            {exists: note(0), write: change(false, note(100))},
 		"a large change":                            {exists: note(0), write: change(false, note(10_000)), refuses: true},
+		"creation with a watch cache":               {listed: true, write: create, refuses: true},
+		"a small change with a watch cache":         {listed: true, exists: note(0), write: change(false, note(100))},
+		"a large change with a watch cache":         {listed: true, exists: note(0), write: change(false, note(10_000)), refuses: true},
 		"a change of a part":                        {exists: note(10_000), write: change(false, note(10_001))},
 		"a smaller object":                          {exists: note(10_000), write: change(false, note(0))},
 		"the deletion of an object with finalizers": {exists: note(10_000), write: change(false, deleting)},
@@ -103,6 +110,12 @@ func TestReserve(t *testing.T) {
 				test.exists(object)
 				if err := store.Create(t.Context(), key, object, newObject(), 0); err != nil {
 					t.Fatal(err)
+				}
+			}
+			if test.listed {
+				every := storage.ListOptions{Predicate: everything, Recursive: true}
+				if err := store.GetList(t.Context(), prefix, every, newList()); err != nil || !direct.HasCache(store) {
+					t.Fatalf("it has a watch cache: %t (%v)", direct.HasCache(store), err)
 				}
 			}
 			nearlyFull.Store(true)
