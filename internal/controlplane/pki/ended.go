@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // endedDir is the folder below that of a store with each CA as it was before another one took its place, and its bundle: if the clock was
@@ -35,11 +37,15 @@ func (f folder) keep(a Authority) error {
 	return err
 }
 
-// keepReplaced keeps the CAs in whose place files have others.
-func (f folder) keepReplaced(files sharedFiles) error {
+// keepReplaced keeps the CAs in whose place files have others. A damaged one is lost: what is shared repairs it.
+func (f folder) keepReplaced(files sharedFiles, logger logr.Logger) error {
 	for _, a := range authorities {
-		cert := files[string(a)+certExtension]
-		if cert == "" || has(f.pair(string(a)).certFile(), []byte(cert)) {
+		cert, pair := files[string(a)+certExtension], f.pair(string(a))
+		if cert == "" || has(pair.certFile(), []byte(cert)) {
+			continue
+		}
+		if _, err := pair.load(); err != nil {
+			logger.Info("A certificate authority that cannot be read is replaced by the one in the storage", "authority", a, "cause", err.Error())
 			continue
 		}
 		if err := f.keep(a); err != nil {

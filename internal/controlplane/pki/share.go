@@ -78,7 +78,7 @@ func (s *Store) share(ctx context.Context, r *renewal) error {
 		}
 		s.version = version
 		r.include(pass)
-		if err := s.folder.keepReplaced(after); err != nil {
+		if err := s.folder.keepReplaced(after, r.logger); err != nil {
 			return err
 		}
 		if r.changed, err = s.folder.takeOver(after); err != nil {

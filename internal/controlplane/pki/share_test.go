@@ -379,6 +379,21 @@ func TestSharedCAsOfAClockAhead(t *testing.T) {
 	}
 }
 
+// SC-06 SC-24: a server whose copies of the shared CAs are damaged has them again from the storage.
+func TestDamagedCopiesAreRepaired(t *testing.T) {
+	t.Parallel()
+	dir, storage := t.TempDir(), newMemory()
+	share := func(o *Options) { o.Storage = storage }
+	s := open(t, dir, start, share)
+	before := common(t, s)
+	for _, a := range authorities {
+		write(t, s.folder.pair(string(a)).certFile(), []byte("broken"))
+	}
+	if after := common(t, open(t, dir, start, share)); !maps.Equal(before, after) {
+		t.Error("the server has other keys than before")
+	}
+}
+
 // SC-06 SC-24: users who give their servers a new CA one after the other do not make these write the bundle in turns.
 func TestServersWithDifferentUserCAs(t *testing.T) {
 	t.Parallel()
