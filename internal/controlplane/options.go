@@ -79,7 +79,7 @@ type EtcdOptions struct {
 	ClientPort, PeerPort int
 	// WALSizeBytes is the size of a write-ahead log file; 0 means 64 MB.
 	WALSizeBytes int64
-	// QuotaBytes is the size of the database at which it takes no more writes; 0 means etcd.DefaultQuotaBytes.
+	// QuotaBytes is the quota of the database, of which the hub keeps a tenth for what makes room; 0 means etcd.DefaultQuotaBytes.
 	QuotaBytes int64
 	// SnapshotCount is the number of writes between two snapshots; 0 means 5000.
 	SnapshotCount uint64
@@ -156,7 +156,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.Etcd.WALSizeBytes, "embedded-etcd-wal-size-bytes", o.Etcd.WALSizeBytes,
 		"Size of the embedded etcd's write-ahead log files in bytes; 0 means 64 MB.")
 	flags.Int64Var(&o.Etcd.QuotaBytes, "embedded-etcd-quota-bytes", o.Etcd.QuotaBytes,
-		"Size of the embedded etcd's database in bytes at which it takes no more writes; 0 means 8 GiB, the most that etcd advises.")
+		"Quota of the embedded etcd's database in bytes: from nine tenths on, the hub refuses what is new; 0 means 8 GiB, "+
+			"the most that etcd advises.")
 	o.addAuditFlags(flags)
 	o.addStockFlags(flags)
 }
