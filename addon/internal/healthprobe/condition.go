@@ -77,7 +77,7 @@ func (in Input) ofWorks() metav1.Condition {
 	found := metav1.Condition{Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkApplied, Message: "Addon manifestWork is applied"}
 	if in.lacksHost() {
 		found = unknown(fleet.ReasonWorkNotFound, "There is no ManifestWork of the add-on on its hosting cluster %s: the condition %s tells why",
-			in.Installation.HostingCluster, fleet.ConditionHostingClusterValidity)
+			in.Installation.HostingCluster, in.tellsWhy())
 	}
 	for i := range in.Works {
 		if one := ofWork(&in.Works[i]); severity(one) > severity(found) {
@@ -87,11 +87,28 @@ func (in Input) ofWorks() metav1.Condition {
 	return found
 }
 
-// lacksHost reports whether the add-on is hosted and has nothing on its hosting cluster, as that cannot have it. An add-on of which nothing
-// is to go there has the condition, too.
+// lacksHost reports whether the add-on is hosted and has nothing on its hosting cluster, though it should: that cluster cannot have it, or
+// the hub refuses the work. Of an add-on of which nothing is to go there, the condition is True.
 func (in Input) lacksHost() bool {
-	return in.Installation.Mode() == addon.Hosted &&
-		meta.FindStatusCondition(in.Installation.AddOn.Status.Conditions, fleet.ConditionHostingManifestApplied) == nil
+	if in.Installation.Mode() != addon.Hosted {
+		return false
+	}
+	said := in.saidOfHost()
+	return said == nil || said.Status != metav1.ConditionTrue && !slices.ContainsFunc(in.Works, func(work workv1.ManifestWork) bool {
+		return work.Namespace == in.Installation.HostingCluster
+	})
+}
+
+func (in Input) saidOfHost() *metav1.Condition {
+	return meta.FindStatusCondition(in.Installation.AddOn.Status.Conditions, fleet.ConditionHostingManifestApplied)
+}
+
+// tellsWhy is the condition with the reason why nothing is on the hosting cluster.
+func (in Input) tellsWhy() string {
+	if said := in.saidOfHost(); said != nil && said.Status == metav1.ConditionFalse {
+		return fleet.ConditionHostingManifestApplied
+	}
+	return fleet.ConditionHostingClusterValidity
 }
 
 func ofWork(work *workv1.ManifestWork) metav1.Condition {

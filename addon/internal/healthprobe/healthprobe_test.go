@@ -184,12 +184,16 @@ func TestLacksHost(t *testing.T) {
 		said  metav1.ConditionStatus // of HostingManifestApplied; empty for nothing
 		works []workv1.ManifestWork
 		want  metav1.ConditionStatus
+		why   string // the condition that the message names
 	}{
-		"nothing is there":       {"c2", "", []workv1.ManifestWork{applied()}, isUnknown},
-		"something is there":     {"c2", isTrue, []workv1.ManifestWork{applied(), hosted}, isTrue},
-		"nothing is to be there": {"c2", isTrue, []workv1.ManifestWork{applied()}, isTrue},
-		"its own work fails":     {"c2", "", []workv1.ManifestWork{failed}, isFalse},
-		"not hosted":             {"", "", []workv1.ManifestWork{applied()}, isTrue},
+		"nothing is there":            {"c2", "", []workv1.ManifestWork{applied()}, isUnknown, "HostingClusterValidity"},
+		"the hub refuses the work":    {"c2", isFalse, []workv1.ManifestWork{applied()}, isUnknown, "HostingManifestApplied"},
+		"it is unknown what is there": {"c2", isUnknown, []workv1.ManifestWork{applied()}, isUnknown, "HostingClusterValidity"},
+		"something is there":          {"c2", isTrue, []workv1.ManifestWork{applied(), hosted}, isTrue, ""},
+		"a change of it is refused":   {"c2", isFalse, []workv1.ManifestWork{applied(), hosted}, isTrue, ""},
+		"nothing is to be there":      {"c2", isTrue, []workv1.ManifestWork{applied()}, isTrue, ""},
+		"its own work fails":          {"c2", "", []workv1.ManifestWork{failed}, isFalse, ""},
+		"not hosted":                  {"", "", []workv1.ManifestWork{applied()}, isTrue, ""},
 	} {
 		for _, mode := range []addon.HealthMode{addon.HealthManifests, addon.HealthDeployments, addon.HealthWorkloads} {
 			in := input(mode, test.works...)
@@ -198,7 +202,8 @@ func TestLacksHost(t *testing.T) {
 				in.Installation.AddOn.Status.Conditions = []metav1.Condition{{Type: "HostingManifestApplied", Status: test.said}}
 			}
 			c, _ := Condition(in)
-			if c.Status != test.want || c.Status == isUnknown && (c.Reason != "WorkNotFound" || !strings.Contains(c.Message, "hosting cluster c2")) {
+			if c.Status != test.want || c.Status == isUnknown && (c.Reason != "WorkNotFound" ||
+				!strings.Contains(c.Message, "hosting cluster c2: the condition "+test.why+" tells why")) {
 				t.Errorf("%s, %v: %+v", name, mode, c)
 			}
 		}
