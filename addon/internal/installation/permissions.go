@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -207,17 +208,11 @@ func replace(o, desired client.Object) {
 	take(o, desired)
 }
 
-// take copies the desired content into o, which is of the same kind, and keeps labels and annotations of other writers.
+// take copies the desired content into o, which is of the same kind, and keeps labels and annotations of other writers, but not those of
+// RBAC: anybody may have made o with the labels of this manager.
 func take(o, desired client.Object) {
-	labels := maps.Clone(o.GetLabels())
-	maps.Copy(labels, desired.GetLabels())
-	o.SetLabels(labels)
-	if len(desired.GetAnnotations()) > 0 {
-		annotations := map[string]string{}
-		maps.Copy(annotations, o.GetAnnotations())
-		maps.Copy(annotations, desired.GetAnnotations())
-		o.SetAnnotations(annotations)
-	}
+	o.SetLabels(withoutRBAC(o.GetLabels(), desired.GetLabels()))
+	o.SetAnnotations(withoutRBAC(o.GetAnnotations(), desired.GetAnnotations()))
 	o.SetOwnerReferences(desired.GetOwnerReferences())
 	switch desired := desired.(type) {
 	case *rbacv1.Role:
@@ -230,6 +225,15 @@ func take(o, desired client.Object) {
 	case *rbacv1.ClusterRoleBinding:
 		o.(*rbacv1.ClusterRoleBinding).Subjects = desired.Subjects
 	}
+}
+
+// withoutRBAC are the existing labels or annotations, with the desired ones, and without others of RBAC, such as those that aggregate roles.
+func withoutRBAC(existing, desired map[string]string) map[string]string {
+	merged := map[string]string{}
+	maps.Copy(merged, existing)
+	maps.DeleteFunc(merged, func(key, _ string) bool { return strings.HasPrefix(key, rbacv1.GroupName+"/") })
+	maps.Copy(merged, desired)
+	return merged
 }
 
 func sameRoleRef(a, b client.Object) bool {

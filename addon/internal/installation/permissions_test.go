@@ -103,6 +103,43 @@ func TestPermissionsOfAnotherManager(t *testing.T) {
 	}
 }
 
+// AF-10: a role that somebody has made before, with the labels of this manager, gives the rights of the add-on to nobody else.
+func TestPermissionsAreNotAggregated(t *testing.T) {
+	t.Parallel()
+	const aggregate, other = "rbac.authorization.k8s.io/aggregate-to-edit", "example.com/other"
+	wanted := map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelClusterName: "c1", fleet.LabelAddOnManager: "test", other: "kept"}
+	with := func(all map[string]string, more string) map[string]string {
+		all = maps.Clone(all)
+		all[more] = "true"
+		return all
+	}
+	for name, test := range map[string]struct{ desired, want map[string]string }{
+		"by somebody else":  {nil, wanted},
+		"as the author has": {map[string]string{aggregate: "true"}, with(wanted, aggregate)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}
+			permissions := []client.Object{
+				&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello", Labels: test.desired}, Rules: rules}}
+			h := hubWithPermissions(t, &permissions)
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello", Labels: with(wanted, aggregate),
+				Annotations: map[string]string{"rbac.authorization.k8s.io/any": "", other: "kept"}}}
+			if err := h.Create(t.Context(), role); err != nil {
+				t.Fatal(err)
+			}
+			h.reconcile(t)
+			got := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "c1-hello"}}
+			if !h.exists(t, got) || !maps.Equal(got.Labels, test.want) || !maps.Equal(got.Annotations, map[string]string{other: "kept"}) {
+				t.Errorf("labels %v, annotations %v", got.Labels, got.Annotations)
+			}
+			if diff := cmp.Diff(rules, got.Rules); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func (h *hub) expectOfOthers(t *testing.T, err error, taken []client.Object) {
 	t.Helper()
 	if !apierrors.IsAlreadyExists(err) {
