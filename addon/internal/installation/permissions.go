@@ -44,10 +44,13 @@ func (r *reconciliation) grant(ctx context.Context) error {
 	return errors.Join(append(refused, r.revoke(ctx, existing))...)
 }
 
-// isRefused reports whether an error does not pass by itself: the hub has not the right, does not accept what is written, or has another
-// object of that name.
+// errOfOthers is about a permission whose name another object has that is not being deleted.
+var errOfOthers = errors.New("neither labels nor an owner make it one of the add-on")
+
+// isRefused reports whether an error does not pass by itself: the hub has not the right, does not accept what is written, or has an object
+// of others of that name.
 func isRefused(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || errors.Is(err, errOfOthers)
 }
 
 // permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.
@@ -131,8 +134,8 @@ func (r *reconciliation) create(ctx context.Context, desired client.Object) erro
 }
 
 // update has change make a permission what is desired. The role of a binding cannot be changed, so the binding is replaced. Later reads
-// wait for the new object, not for the deletion of the old one: a watch that was interrupted shows the two as one update, without a deletion
-// to wait for.
+// wait for the new object, not for the deletion of the old one: a watch that was interrupted shows the two as one update, without a
+// deletion to wait for.
 func (r *reconciliation) update(ctx context.Context, existing, desired client.Object, change func(o, desired client.Object)) error {
 	if !sameRoleRef(existing, desired) {
 		if err := r.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
@@ -159,8 +162,8 @@ func (r *reconciliation) adopt(ctx context.Context, desired client.Object, refus
 	case err != nil:
 		return fmt.Errorf("read %s, which exists: %w", identify(desired), err)
 	case !r.isOfAddOn(left):
-		return fmt.Errorf("%w, and neither labels nor an owner make it one of the add-on %s on the cluster %s: give the permission a name that has "+
-			"both in it, or delete that object if nobody needs it", refusal, r.addOn.Name, r.addOn.Namespace)
+		return fmt.Errorf("%w, and %w %s on the cluster %s: give the permission a name that has both in it, or delete that object if nobody "+
+			"needs it", refusal, errOfOthers, r.addOn.Name, r.addOn.Namespace)
 	}
 	return r.update(ctx, left, desired, replace)
 }
@@ -227,7 +230,8 @@ func take(o, desired client.Object) {
 	}
 }
 
-// withoutRBAC are the existing labels or annotations, with the desired ones, and without others of RBAC, such as those that aggregate roles.
+// withoutRBAC are the existing labels or annotations, with the desired ones, and without others of RBAC, such as those that aggregate
+// roles.
 func withoutRBAC(existing, desired map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, existing)

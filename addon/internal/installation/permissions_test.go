@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -98,6 +99,52 @@ func TestPermissionsOfAnotherManager(t *testing.T) {
 				if h.exists(t, o) {
 					t.Errorf("%s is not this manager's to delete", identify(o))
 				}
+			}
+		})
+	}
+}
+
+// AF-10: former rights stay until what has the name of a new one, and is being deleted, is gone.
+func TestPermissionsWaitForDeletions(t *testing.T) {
+	t.Parallel()
+	ours := func(manager string) map[string]string {
+		return map[string]string{fleet.LabelAddOnName: "hello", fleet.LabelClusterName: "c1", fleet.LabelAddOnManager: manager}
+	}
+	for name, labels := range map[string]map[string]string{
+		"of this manager": ours("test"), "of another manager": ours("addon-templates"), "of somebody else": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			binding := func(name, role string) *rbacv1.RoleBinding {
+				about := metav1.ObjectMeta{Namespace: "c1", Name: name}
+				return &rbacv1.RoleBinding{ObjectMeta: about, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: role}}
+			}
+			former, goes := binding("former", "reader"), binding("later", "other")
+			permissions := []client.Object{former.DeepCopy()}
+			h := hubWithPermissions(t, &permissions)
+			h.reconcile(t)
+			goes.Labels, goes.Finalizers = labels, []string{"example.com/stay"}
+			if err := errors.Join(h.Create(t.Context(), goes), h.Delete(t.Context(), goes)); err != nil {
+				t.Fatal(err)
+			}
+			permissions = []client.Object{binding("later", "reader")}
+			if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !apierrors.IsAlreadyExists(err) {
+				t.Errorf("error %v", err)
+			}
+			if !h.exists(t, former.DeepCopy()) {
+				t.Error("rights go before those that are to replace them can be given")
+			}
+			if !h.exists(t, goes) {
+				t.Fatal("the finalizer does not keep it")
+			}
+			goes.Finalizers = nil
+			if err := h.Update(t.Context(), goes); err != nil {
+				t.Fatal(err)
+			}
+			h.reconcile(t)
+			later := binding("later", "")
+			if h.exists(t, former.DeepCopy()) || !h.exists(t, later) || later.RoleRef.Name != "reader" {
+				t.Errorf("the former rights are left, or the new one is %+v", later)
 			}
 		})
 	}
