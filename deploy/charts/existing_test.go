@@ -114,6 +114,28 @@ func TestWithoutCluster(t *testing.T) {
 	}
 }
 
+// MS-08: an upgrade that enables the add-on nowhere keeps the strategy Manual of a former chart, with which the hub removes nothing.
+func TestManualStrategyStays(t *testing.T) {
+	t.Parallel()
+	const chart, strategy = "managed-serviceaccount", "/spec/installStrategy/type"
+	for _, test := range []struct{ there, values, want string }{
+		{"Manual", "agentInstallAll: false", "Manual"},
+		{"Manual", "{agentInstallAll: false, targetCluster: c1}", "Placements"},
+		{"Manual", "", "Placements"},
+		{"Placements", "agentInstallAll: false", "Placements"},
+		{"", "agentInstallAll: false", "Placements"},
+	} {
+		release := install(chart, test.values)
+		if test.there != "" {
+			release.there = existing(parse(t, "add-on", "{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ClusterManagementAddOn, "+
+				`metadata: {name: `+chart+`, annotations: {capstan.io/built-in: "true"}}, spec: {installStrategy: {type: `+test.there+`}}}`))
+		}
+		if got := at(release.objects(t), "ClusterManagementAddOn/"+chart, strategy); got != test.want {
+			t.Errorf("%q with the strategy %q: it is %v, want %s", test.values, test.there, got, test.want)
+		}
+	}
+}
+
 // HC-06: the PriorityClass and the namespace of agents stay with them when the chart is uninstalled, and are left to whoever has them.
 func TestWhatAgentsNeedStays(t *testing.T) {
 	t.Parallel()
