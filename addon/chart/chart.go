@@ -87,8 +87,8 @@ func (c *Chart) parse() (*chartv2.Chart, error) { return loader.LoadFiles(c.file
 // and those that the chart defines; templates of other kinds have to set the namespace.
 //
 // Helm's install hooks become ordinary objects, and its pre-delete hooks become pre-delete hooks of the add-on. A Job or Pod that is both
-// runs twice: the second one has the suffix -pre-delete. All other hooks, such as tests, are omitted. Render fails, naming the file, if a
-// template fails or its output is not an object.
+// runs twice: the second one has the suffix -pre-delete, after a hash if the name would have more than 63 characters. All other hooks, such
+// as tests, are omitted. Render fails, naming the file, if a template fails or its output is not an object.
 func (c *Chart) Render(installation addon.Installation, given values.Values) ([]client.Object, error) {
 	parsed, err := c.parse()
 	if err != nil {

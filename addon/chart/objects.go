@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -68,18 +69,23 @@ func runs(object client.Object) bool {
 
 // another is a copy of a hook, with a name of its own.
 func another(object client.Object) (client.Object, error) {
-	kind, name := object.GetObjectKind().GroupVersionKind().Kind, object.GetName()+suffixPreDelete
-	if len(name) > longestName {
-		return nil, fmt.Errorf("the %s %q is a hook for the installation and for the deletion (%s=%q), so the add-on has it again as %q: choose a "+
-			"name of no more than %d characters", kind, object.GetName(), annotationHook, object.GetAnnotations()[annotationHook], name,
-			longestName-len(suffixPreDelete))
-	}
 	again, ok := object.DeepCopyObject().(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("the %s %q is no object of Kubernetes", kind, object.GetName())
+		return nil, fmt.Errorf("the %s %q is no object of Kubernetes", object.GetObjectKind().GroupVersionKind().Kind, object.GetName())
 	}
-	again.SetName(name)
+	again.SetName(preDeleteName(object.GetName()))
 	return again, nil
+}
+
+// preDeleteName is the name of the copy. Of a long name, it has the beginning and a hash.
+func preDeleteName(name string) string {
+	if len(name)+len(suffixPreDelete) <= longestName {
+		return name + suffixPreDelete
+	}
+	hash := fnv.New32a()
+	fmt.Fprint(hash, name)
+	suffix := fmt.Sprintf("-%08x%s", hash.Sum32(), suffixPreDelete)
+	return strings.TrimRight(name[:longestName-len(suffix)], "-.") + suffix
 }
 
 func isDefinition(object client.Object) bool {
