@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"path"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -48,7 +50,7 @@ func (w *statusWriter) Patch(ctx context.Context, obj client.Object, patch clien
 // of the last scores, are news.
 func statusWithoutTimes(content []byte) []byte {
 	if bytes.HasPrefix(content, []byte("[")) {
-		return operationsWithoutTimes(content)
+		return statusOperationsWithoutTimes(content)
 	}
 	var sent struct {
 		Status any `json:"status"`
@@ -64,12 +66,47 @@ func statusWithoutTimes(content []byte) []byte {
 	return without
 }
 
-// removeTimes removes the times at which conditions, and statuses themselves, were set.
+// statusOperationsWithoutTimes is statusWithoutTimes for a JSON patch.
+func statusOperationsWithoutTimes(content []byte) []byte {
+	content = operationsWithoutTimes(content)
+	var operations []operation
+	if json.Unmarshal(content, &operations) != nil {
+		return content
+	}
+	operations = slices.DeleteFunc(operations, func(o operation) bool { return slices.Contains(timesOfStatus, path.Base(o.Path)) })
+	for i := range operations {
+		operations[i].Value = valueWithoutTimes(operations[i].Value)
+	}
+	without, err := json.Marshal(operations)
+	if err != nil {
+		return content
+	}
+	return without
+}
+
+func valueWithoutTimes(content json.RawMessage) json.RawMessage {
+	var value any
+	if json.Unmarshal(content, &value) != nil {
+		return content
+	}
+	removeTimes(value)
+	without, err := json.Marshal(value)
+	if err != nil {
+		return content
+	}
+	return without
+}
+
+// timesOfStatus are the fields with times at which conditions, and statuses themselves, were set.
+var timesOfStatus = []string{"lastTransitionTime", "lastUpdateTime"}
+
+// removeTimes removes timesOfStatus, however deep.
 func removeTimes(value any) {
 	switch value := value.(type) {
 	case map[string]any:
-		delete(value, "lastTransitionTime")
-		delete(value, "lastUpdateTime")
+		for _, name := range timesOfStatus {
+			delete(value, name)
+		}
 		for _, inner := range value {
 			removeTimes(inner)
 		}

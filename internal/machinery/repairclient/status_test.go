@@ -57,8 +57,10 @@ func reportsByOperations(ctx context.Context, f *fixture, o *corev1.Pod) error {
 	if isSaid(o, "Ours") {
 		return nil
 	}
+	at := f.clock.Now().UTC().Format(time.RFC3339)
 	content := fmt.Sprintf(`[{"op": "add", "path": "/metadata/resourceVersion", "value": %q}, {"op": "add", "path": "/status", `+
-		`"value": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ours"}]}}]`, o.ResourceVersion)
+		`"value": {"conditions": [{"type": "Ready", "status": "True", "reason": "Ours", "lastTransitionTime": %q}]}}, `+
+		`{"op": "replace", "path": "/status/conditions/0/lastTransitionTime", "value": %q}]`, o.ResourceVersion, at, at)
 	return f.Status().Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte(content)))
 }
 
