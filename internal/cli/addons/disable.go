@@ -88,7 +88,8 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 	return nil
 }
 
-// warnReinstalled points out that a placement deploys the add-on again, if the add-on has any. One that the hub does not offer and no cluster has is misspelt.
+// warnReinstalled points out that a placement deploys the add-on again, if the add-on has any. One that the hub does not offer and no
+// cluster has is misspelt.
 func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, name string) error {
 	offered, err := catalogueAddOn(ctx, hub, name)
 	if apierrors.IsNotFound(err) {
