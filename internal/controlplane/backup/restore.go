@@ -28,7 +28,7 @@ const leastBump = 1_000_000_000
 // where they would otherwise take new revisions for old ones. The hub goes on from the number of microseconds since 1970, of which there
 // are more than it has writes: that is later than what it had when it was restored from the same backup before.
 func revisionBump(revision int64, now time.Time) uint64 {
-	return uint64(max(leastBump, now.UnixMicro()-revision)) //nolint:gosec // it is not negative
+	return uint64(max(leastBump, now.UnixMicro()-revision))
 }
 
 // EtcdDirectoryFlag names the folder of the etcd to a server and to a restore.
