@@ -313,22 +313,22 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 	if err := c.markNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	if !c.isOwn(account) {
+	if !c.isOwn(account) || account.Annotations[fleet.AnnotationAgentID] != c.Agent {
 		return account, c.takeOver(ctx, account, owner)
 	}
 	return account, nil
 }
 
-// takeOver marks a service account that nobody has marked, such as one that the agent of Open Cluster Management has made: from then on,
-// agents for other hubs leave it alone, and this one removes it. Of two that take it over at once, one has a conflict. Without the right to
-// change it, its tokens are kept up to date all the same, and nobody removes it.
+// takeOver marks a service account that nobody has marked, such as one that the agent of Open Cluster Management has made, or that an agent
+// before this one has made for the same hub: from then on, agents for other hubs leave it alone, and it goes when this one leaves. Of two
+// that take it over at once, one has a conflict. Without the right to change it, its tokens are kept up to date all the same.
 func (c *Controller) takeOver(ctx context.Context, account *corev1.ServiceAccount, owner *authenticationv1beta1.ManagedServiceAccount,
 ) error {
 	before := account.DeepCopy()
 	c.mark(account, owner)
 	_, err := patch.Object(ctx, c.managed, account, before)
 	if apierrors.IsForbidden(err) {
-		log.FromContext(ctx).Info("The service account stays when the add-on goes: the agent may not mark it as its own", "serviceAccount",
+		log.FromContext(ctx).Info("The service account stays when the agent leaves: it may not mark it as its own", "serviceAccount",
 			client.ObjectKeyFromObject(account), "reason", err.Error())
 		return nil
 	}

@@ -19,6 +19,8 @@ import (
 
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/tokenaccounts"
+	"github.com/capstan-io/capstan/internal/tokenaccounts/controllerclient"
 )
 
 // cached reads from a client.
@@ -148,6 +150,28 @@ func TestUnmarkedAccount(t *testing.T) {
 				t.Errorf("the account is gone: %t, want %t", gone, test.gone)
 			}
 		})
+	}
+}
+
+// MS-04 KL-36: the account that an agent has made goes when the agent leaves that has come after it for the same hub.
+func TestAccountOfPredecessor(t *testing.T) {
+	t.Parallel()
+	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	for _, agent := range []string{"a", "b"} {
+		if err := ensure(t.Context(), agentOf(managed, "one", agent)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, leaves := range []struct {
+		agent string
+		gone  bool
+	}{{"a", false}, {"b", true}} {
+		if err := tokenaccounts.RemoveOf(t.Context(), controllerclient.On(managed), leaves.agent); err != nil {
+			t.Fatal(err)
+		}
+		if gone := isGone(t, managed, place); gone != leaves.gone {
+			t.Errorf("when agent %s leaves, the account is gone: %t, want %t", leaves.agent, gone, leaves.gone)
+		}
 	}
 }
 
