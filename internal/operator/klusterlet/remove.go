@@ -163,6 +163,9 @@ func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed mana
 	if err := c.removeAppliedWorks(ctx, l.klusterlet, managed.Cluster); err != nil {
 		return "", err
 	}
+	if managed.here && l.klusterlet.DeletionTimestamp.IsZero() {
+		return "", nil // the agent stays, and so do the accounts that it keeps
+	}
 	if err := removeTokenAccounts(ctx, l.klusterlet, managed.Cluster); err != nil {
 		return "", err
 	}

@@ -388,6 +388,29 @@ func TestTokensEndWithTheKlusterlet(t *testing.T) {
 	}
 }
 
+// KL-32 MS-04: when the mode of a Klusterlet that manages the operator's own cluster is not a hosted one any more, its agent goes on, and
+// the tokens do, too. They end when it is deleted.
+func TestTokensWhereTheModeChanges(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ here, deleted, stays bool }{
+		"here": {here: true, stays: true}, "here, deleted": {here: true, deleted: true}, "elsewhere": {}, "elsewhere, deleted": {deleted: true},
+	} {
+		l := layoutOf(klusterletWith(operatorv1.InstallModeDefault))
+		if test.deleted {
+			l.klusterlet.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+		account := tokenAccount(fleet.NamespaceAgentAddOn, "ci", string(l.klusterlet.UID))
+		cluster := clusterToLeave(t, account)
+		c := &Controller{Operator: &frame.Operator{Management: cluster}}
+		if _, err := c.removeElsewhere(t.Context(), l, managedCluster{Cluster: cluster, here: test.here}); err != nil {
+			t.Fatal(err)
+		}
+		if stays := exists(t, cluster.Client, account); stays != test.stays {
+			t.Errorf("%s: the account stays: %t, want %t", name, stays, test.stays)
+		}
+	}
+}
+
 // KL-32: the operator of hosted agents needs none of the rights to what agents have applied in its own cluster, to list the namespaces
 // there, in which what Klusterlets share is found, and to list service accounts of ManagedServiceAccounts.
 func TestRemovalWithFewRights(t *testing.T) {
