@@ -95,6 +95,16 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// CP-03 CP-10: a tunnel that the agent has retired is not used any more, but the other one that it has, to another process.
+func TestRetiredTunnel(t *testing.T) {
+	t.Parallel()
+	servers, hubs := newHubs(t, accepted("c1")...)
+	before := connectAgent(t, servers[0], hubs[0], "c1", http.NotFoundHandler())
+	connectAgent(t, servers[1], hubs[1], "c1", here)
+	before.Retire()
+	awaitAnswer(t, hubs[0], "c1/proxy/", "here")
+}
+
 // leaseAt announces another process at an address.
 func leaseAt(address string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{

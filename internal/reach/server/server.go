@@ -306,7 +306,8 @@ func notThere(notConnected *NotConnectedError, err error) error {
 	return fmt.Errorf("%w, as far as is known: %w", notConnected, err)
 }
 
-// openHere opens a stream in the newest tunnel of this process that takes one.
+// openHere opens a stream in the newest tunnel of this process that takes one. One that the agent has retired counts as none: the other one
+// that the agent has may be that of another process.
 func (s *Server) openHere(name string) (net.Conn, error) {
 	s.mu.Lock()
 	var tunnels []*tunnel.Tunnel
@@ -320,7 +321,9 @@ func (s *Server) openHere(name string) (net.Conn, error) {
 		if openErr == nil {
 			return conn, nil
 		}
-		err = openErr
+		if !errors.Is(openErr, tunnel.ErrRetired) {
+			err = openErr
+		}
 	}
 	return nil, err
 }

@@ -45,10 +45,13 @@ const (
 	unreadTimeout = 4 * time.Hour
 )
 
+// ErrRetired says that the agent takes no more streams in a tunnel, as it has made another one.
+var ErrRetired = yamux.ErrRemoteGoAway
+
 // Tunnel is a connection between a hub and an agent. Both sides may close it, which closes its streams.
 type Tunnel struct{ session *yamux.Session }
 
-// Open opens a stream to the agent.
+// Open opens a stream to the agent. It fails with ErrRetired once the hub has read that the agent has retired the tunnel.
 func (t *Tunnel) Open() (net.Conn, error) {
 	opened, err := t.session.OpenStream()
 	if err != nil {
@@ -90,6 +93,9 @@ func (t *Tunnel) Streams() int { return t.session.NumStreams() }
 
 // Listener accepts the streams that the hub opens. Its end is that of the tunnel.
 func (t *Tunnel) Listener() net.Listener { return t.session }
+
+// Retire has the agent take no more streams, and tells the hub. What is open goes on.
+func (t *Tunnel) Retire() { _ = t.session.GoAway() } // it fails if the tunnel has ended
 
 // Done is closed when the tunnel has ended.
 func (t *Tunnel) Done() <-chan struct{} { return t.session.CloseChan() }

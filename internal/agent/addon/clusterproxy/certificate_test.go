@@ -1,9 +1,11 @@
 package clusterproxy
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -66,8 +68,46 @@ func renew(t *testing.T, config *rest.Config, name string) {
 	}
 }
 
+// kept is a stream through which a request was answered, and another one may come.
+func kept(t *testing.T, hub *tunnel.Tunnel) *bufio.Reader {
+	t.Helper()
+	stream, err := hub.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(stream, "GET / HTTP/1.1\r\nHost: c1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(stream)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil || response.Close {
+		t.Fatalf("the stream ends with the answer: %v", err)
+	}
+	return reader
+}
+
+// awaitRetired waits until the hub knows that it may open no more streams in a tunnel.
+func awaitRetired(t *testing.T, hub *tunnel.Tunnel, clk *clocktesting.FakeClock) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		clk.Step(retireInterval)
+		stream, err := hub.Open()
+		if err == nil {
+			return false, stream.Close()
+		}
+		return errors.Is(err, tunnel.ErrRetired), nil
+	})
+	if err != nil {
+		t.Fatalf("the hub may open streams in the tunnel of before: %v", err)
+	}
+}
+
 // CP-10: when the certificate of the agent is renewed, there is another tunnel with the new one, and what is open goes on through the one
-// before, until that or the certificate of then ends.
+// before, until that or the certificate of then ends. Nothing more begins there.
 func TestCertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*clocktesting.FakeClock, net.Conn){
@@ -89,12 +129,16 @@ func TestCertificateIsRenewed(t *testing.T) {
 			if line, err := reader.ReadString('\n'); code != http.StatusSwitchingProtocols || err != nil {
 				t.Fatalf("%d %q %v", code, line, err)
 			}
+			idle := kept(t, first.Tunnel)
 			renew(t, config, "second")
 			second := <-made
 			if first.name != "first" || second.name != "second" {
 				t.Errorf("the tunnels are of the certificates %s and %s", first.name, second.name)
 			}
-			clk.Step(retireInterval)
+			awaitRetired(t, first.Tunnel, clk)
+			if left, err := idle.ReadByte(); err == nil {
+				t.Errorf("a stream that waits for a request goes on, with %q", left)
+			}
 			expectEcho(t, open, reader)
 			end(clk, open)
 			err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {

@@ -209,7 +209,8 @@ func (l *link) keep(ctx context.Context, by route) {
 	wait, served := firstRetry, schema.GroupVersion{}
 	renewed := l.certificate.renewals(ctx)
 	var current *tunnel.Tunnel
-	var until time.Time // the certificate of the current one ends
+	var server *http.Server // of what comes through it
+	var until time.Time     // the certificate of the current one ends
 	for ctx.Err() == nil {
 		next, err := l.dial(ctx, by, &served)
 		if err != nil {
@@ -226,10 +227,10 @@ func (l *link) keep(ctx context.Context, by route) {
 		l.set(ctx, true, nil)
 		ctrllog.FromContext(ctx).Info("Users of the hub reach the cluster through a tunnel")
 		if isOpen(current) {
-			go l.retire(current, until)
+			go l.retire(current, server, until)
 		}
-		current, until = next, l.certificate.shownUntil()
-		go l.serve(ctx, current)
+		current, server, until = next, l.newServer(), l.certificate.shownUntil()
+		go l.serve(ctx, current, server)
 		select {
 		case <-current.Done():
 			l.sleep(ctx, wait)
@@ -252,18 +253,23 @@ func isOpen(t *tunnel.Tunnel) bool {
 	}
 }
 
-// retire closes a tunnel whose place another one has taken, once nothing goes through it any more, or its certificate has ended. The hub
-// may not know the other one in the first moment.
-func (l *link) retire(t *tunnel.Tunnel, until time.Time) {
+// retire ends a tunnel whose place another one has taken. The hub may not know the other one in the first moment; then it is told to open
+// no more streams, and those end that wait for a request. The tunnel is closed once nothing goes through it any more, or its certificate
+// has ended.
+func (l *link) retire(t *tunnel.Tunnel, server *http.Server, until time.Time) {
 	defer t.Close()
-	for {
+	for told := false; ; told = true {
 		select {
 		case <-t.Done():
 			return
 		case <-l.clock.After(retireInterval):
 		}
-		if t.Streams() == 0 || !l.clock.Now().Before(until) {
+		if told && t.Streams() == 0 || !l.clock.Now().Before(until) {
 			return
+		}
+		if !told {
+			t.Retire()
+			server.SetKeepAlivesEnabled(false)
 		}
 	}
 }
@@ -338,13 +344,17 @@ func (l *link) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// newServer returns a server for what comes through one tunnel.
+func (l *link) newServer() *http.Server {
+	return &http.Server{Handler: l.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0)}
+}
+
 // serve answers what comes through the tunnel until that or the context ends, and with it all that is open: a connection that was upgraded
 // does not notice by itself while the cluster does not read.
-func (l *link) serve(ctx context.Context, t *tunnel.Tunnel) {
+func (l *link) serve(ctx context.Context, t *tunnel.Tunnel, server *http.Server) {
 	open, end := context.WithCancel(context.WithoutCancel(ctx)) // with the tunnel, so that nothing is answered in place of the cluster
 	defer end()
-	server := &http.Server{Handler: l.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0),
-		BaseContext: func(net.Listener) context.Context { return open }}
+	server.BaseContext = func(net.Listener) context.Context { return open }
 	defer context.AfterFunc(ctx, t.Close)()
 	if err := server.Serve(t.Listener()); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		ctrllog.FromContext(ctx).V(1).Info("No more requests come through the tunnel", "reason", err.Error())

@@ -271,7 +271,8 @@ func TestWhatIsNotReadEndsWithTheTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub, agent := tunnelPair(t)
-	go (&link{handler: h}).serve(t.Context(), agent)
+	l := &link{handler: h}
+	go l.serve(t.Context(), agent, l.newServer())
 	go func() { // upgrades the connection, and reads nothing from then on
 		if _, err := http.ReadRequest(bufio.NewReader(server)); err != nil {
 			t.Error(err)
