@@ -54,13 +54,11 @@ var ErrUnavailable = errors.New("the issuer does not answer")
 
 // Authenticator verifies the tokens of an issuer. It reads the keys of the issuer when it gets the first token.
 type Authenticator struct {
-	config *Config
-	clock  clock.Clock
-	// keyReader reads the keys of the issuer. What anybody may have it do is limited, and leaves discoverer alone, whose requests follow each
-	// other after delays.
-	keyReader, discoverer *http.Client
-	users                 *cache.LRUExpireCache
-	discovery             singleflight.Group
+	config    *Config
+	clock     clock.Clock
+	transport http.RoundTripper
+	users     *cache.LRUExpireCache
+	discovery singleflight.Group
 
 	mu sync.Mutex
 	// verifier is nil before the issuer has answered, which it did at.
@@ -81,11 +79,22 @@ func New(config *Config, c clock.Clock) *Authenticator {
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: issuerTimeout, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	clientOf := func(limit *rate.Limiter) *http.Client {
-		return &http.Client{Transport: &bounded{next: transport, limit: limit, clock: c}, Timeout: issuerTimeout, CheckRedirect: checkRedirect}
-	}
-	return &Authenticator{config: config, clock: c, users: cache.NewLRUExpireCacheWithClock(maxCached, c), backoff: issuerBackoff(),
-		keyReader: clientOf(rate.NewLimiter(rate.Every(keyRefresh), keyBurst)), discoverer: clientOf(rate.NewLimiter(rate.Inf, 0))}
+	return &Authenticator{config: config, clock: c, transport: transport, users: cache.NewLRUExpireCacheWithClock(maxCached, c),
+		backoff: issuerBackoff()}
+}
+
+// discoverer returns a client for discovery, whose requests follow each other after delays.
+func (a *Authenticator) discoverer() *http.Client { return a.limited(rate.NewLimiter(rate.Inf, 0)) }
+
+// keyReader returns a client that reads the keys of the issuer. What anybody may have it do is limited, and neither holds up discovery nor
+// what is read first of the keys that have been discovered anew.
+func (a *Authenticator) keyReader() *http.Client {
+	return a.limited(rate.NewLimiter(rate.Every(keyRefresh), keyBurst))
+}
+
+func (a *Authenticator) limited(limit *rate.Limiter) *http.Client {
+	return &http.Client{Transport: &bounded{next: a.transport, limit: limit, clock: a.clock}, Timeout: issuerTimeout,
+		CheckRedirect: checkRedirect}
 }
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
@@ -238,7 +247,7 @@ func notReady(verifier *oidc.IDTokenVerifier, problem error) error {
 
 // discover finds out from the issuer where its keys are.
 func (a *Authenticator) discover(ctx context.Context) error {
-	address, err := keysOf(oidc.ClientContext(ctx, a.discoverer), a.config.IssuerURL)
+	address, err := keysOf(oidc.ClientContext(ctx, a.discoverer()), a.config.IssuerURL)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
@@ -247,7 +256,7 @@ func (a *Authenticator) discover(ctx context.Context) error {
 		return err
 	}
 	a.at, a.retry, a.backoff = now, time.Time{}, issuerBackoff()
-	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, a.keyReader), address)},
+	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, a.keyReader()), address)},
 		&oidc.Config{ClientID: a.config.ClientID, SupportedSigningAlgs: a.config.SigningAlgs, Now: a.clock.Now})
 	return nil
 }
