@@ -80,3 +80,64 @@ func TestReportIsTakenBack(t *testing.T) {
 		})
 	}
 }
+
+// MS-01: what was taken back counts again when the add-on is available and the token is valid, as its agent may not report it anew. What
+// the agent has reported itself stays.
+func TestReportCountsAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		// message is what the controller itself has written if it is empty.
+		message string
+		addOn   metav1.ConditionStatus // its condition; without it, there is no add-on
+		later   time.Duration
+		counts  bool
+	}{
+		"the add-on is available":     {addOn: metav1.ConditionTrue, counts: true},
+		"it is not":                   {addOn: metav1.ConditionUnknown},
+		"it is not there":             {},
+		"the token has expired":       {addOn: metav1.ConditionTrue, later: time.Hour},
+		"the agent has reported that": {addOn: metav1.ConditionTrue, message: "no right"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{addonv1beta1.AddToScheme, authenticationv1beta1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			account := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci"}}
+			account.Status.ExpirationTimestamp = &metav1.Time{Time: now.Add(time.Hour)}
+			account.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenReported, Status: metav1.ConditionTrue, Reason: "Before"}}
+			if test.message != "" {
+				account.Status.Conditions[0].Status, account.Status.Conditions[0].Message = metav1.ConditionFalse, test.message
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithStatusSubresource(account).Build()
+			clk := clocktesting.NewFakePassiveClock(now)
+			controller := tokenreport.New(c, tokenreport.Options{Clock: clk})
+			reconcile := func() {
+				if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(account)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reconcile() // while the add-on is not there
+			if test.addOn != "" {
+				addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnManagedServiceAccount}}
+				addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: test.addOn}}
+				if err := c.Create(t.Context(), addOn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			clk.SetTime(now.Add(test.later))
+			reconcile()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(account), account); err != nil {
+				t.Fatal(err)
+			}
+			got := account.Status.Conditions[0]
+			if (got.Status == metav1.ConditionTrue) != test.counts || test.message != "" && got.Message != test.message {
+				t.Errorf("TokenReported is %+v", got)
+			}
+		})
+	}
+}
