@@ -1,9 +1,11 @@
-// Package builtin says of built-in add-ons that the agent does not run them, and why.
+// Package builtin says of built-in add-ons that the agent does not run them, and why. It also takes back what the agent has said of add-ons
+// that are built in no more.
 package builtin
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,24 +62,31 @@ func Register(mgr ctrl.Manager, hub cluster.Cluster, cause Cause, clk clock.Cloc
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-builtin-report").
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter()}).
 		WatchesRawSource(source.Kind(hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
-			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{}, predicate.NewTypedPredicateFuncs(c.isNotRun))).
+			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{}, predicate.NewTypedPredicateFuncs(c.concerns))).
 		Complete(retry.Conflicts(c))
 }
 
-func (c *Controller) isNotRun(addOn *addonv1beta1.ManagedClusterAddOn) bool {
-	return fleet.IsBuiltIn(addOn) && addOn.DeletionTimestamp.IsZero() && (c.cause.addOn == "" || c.cause.addOn == addOn.Name)
+// concerns reports whether the agent does not run the add-on, or has not before it was another manager's.
+func (c *Controller) concerns(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+	return addOn.DeletionTimestamp.IsZero() && (c.cause.addOn == "" || c.cause.addOn == addOn.Name)
 }
 
-// Reconcile reports once that the add-on does not work.
+// Reconcile reports once that the add-on does not work, and takes that back when it is another manager's.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.hub.Get(ctx, req.NamespacedName, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !c.isNotRun(addOn) {
+	if !c.concerns(addOn) {
 		return ctrl.Result{}, nil
 	}
-	before, message := addOn.DeepCopy(), fmt.Sprintf(c.cause.message, addOn.Name)
+	before := addOn.DeepCopy()
+	if !fleet.IsBuiltIn(addOn) {
+		TakeBack(addOn, c.cause.reason)
+		_, err := patch.Status(ctx, c.hub, addOn, before)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	message := fmt.Sprintf(c.cause.message, addOn.Name)
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionAvailable, Status: metav1.ConditionFalse, Reason: c.cause.reason, Message: message,
 		LastTransitionTime: metav1.NewTime(c.clock.Now()),
@@ -87,4 +96,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		log.FromContext(ctx).Info("A built-in add-on does not work", "addOn", addOn.Name, "reason", message)
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// TakeBack removes from an add-on that is another manager's now what the agent has reported, which is the condition Available with one of
+// the reasons. The caller writes the status.
+func TakeBack(addOn *addonv1beta1.ManagedClusterAddOn, reasons ...string) {
+	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable)
+	if cond != nil && slices.Contains(reasons, cond.Reason) && addOn.DeletionTimestamp.IsZero() {
+		meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionAvailable)
+	}
 }

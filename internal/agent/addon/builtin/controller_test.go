@@ -61,6 +61,27 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// GR-11, CP-10: what was reported of an add-on is taken back when it is another manager's. What others say of it stays.
+func TestReportIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for reason, stays := range map[string]bool{fleet.ReasonBuiltInNeedsAPI: false, fleet.ReasonAddOnLeaseUpdated: true} {
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnClusterProxy}}
+		meta.SetStatusCondition(&addOn.Status.Conditions,
+			metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionFalse, Reason: reason})
+		hub := fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithObjects(addOn).WithStatusSubresource(addOn).Build()
+		c := &Controller{hub: hub, cause: NeedsAPI(), clock: clock.RealClock{}}
+		if _, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			t.Fatal(err)
+		}
+		if cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); (cond != nil) != stays {
+			t.Errorf("%s: the condition stays: %t", reason, !stays)
+		}
+	}
+}
+
 func expectReason(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reason string) {
 	t.Helper()
 	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable)

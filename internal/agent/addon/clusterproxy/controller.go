@@ -5,7 +5,6 @@ package clusterproxy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/builtin"
 	"github.com/capstan-io/capstan/internal/agent/addon/single"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -152,14 +152,8 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 
 // takeBack removes what this controller has reported of an add-on that is another manager's now.
 func (c *Controller) takeBack(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
-	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable)
-	own := cond != nil && slices.Contains([]string{fleet.ReasonTunnelConnected, fleet.ReasonTunnelNotConnected,
-		fleet.ReasonHubAccessRulesInvalid}, cond.Reason)
-	if !own || addOn.DeletionTimestamp != nil {
-		return nil
-	}
 	before := addOn.DeepCopy()
-	meta.RemoveStatusCondition(&addOn.Status.Conditions, fleet.ConditionAvailable)
+	builtin.TakeBack(addOn, fleet.ReasonTunnelConnected, fleet.ReasonTunnelNotConnected, fleet.ReasonHubAccessRulesInvalid)
 	return c.write(ctx, addOn, before)
 }
 

@@ -34,6 +34,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/builtin"
 	"github.com/capstan-io/capstan/internal/agent/addon/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -185,7 +186,7 @@ func (c *Controller) reconcileAddOn(ctx context.Context) error {
 		return fmt.Errorf("get ManagedClusterAddOn %s: %w", key, err)
 	}
 	if err != nil || !fleet.IsBuiltIn(addOn) || !addOn.DeletionTimestamp.IsZero() {
-		return explain(c.switchOff(ctx))
+		return errors.Join(explain(c.switchOff(ctx)), c.takeBack(ctx, addOn))
 	}
 	s, err := c.switchOn(ctx, install.Namespace(addOn))
 	if s == nil {
@@ -270,6 +271,18 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 	before := addOn.DeepCopy()
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
+	return c.write(ctx, addOn, before)
+}
+
+// takeBack removes what this controller has reported of an add-on that is another manager's now.
+func (c *Controller) takeBack(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) error {
+	before := addOn.DeepCopy()
+	builtin.TakeBack(addOn, fleet.ReasonBuiltInRunning, fleet.ReasonBuiltInFailed, fleet.ReasonBuiltInStarting)
+	return c.write(ctx, addOn, before)
+}
+
+// write writes the status of the add-on if it has changed.
+func (c *Controller) write(ctx context.Context, addOn, before *addonv1beta1.ManagedClusterAddOn) error {
 	_, err := patch.Status(ctx, c.Uncached, addOn, before)
 	if apierrors.IsConflict(err) {
 		return nil // the newer state is an event

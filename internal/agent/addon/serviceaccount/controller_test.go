@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/tokenaccounts"
 	"github.com/capstan-io/capstan/internal/tokenaccounts/controllerclient"
@@ -285,6 +287,28 @@ func TestNamespaceIsNotMadeAgain(t *testing.T) {
 	}
 	if err := managed.Get(t.Context(), client.ObjectKey{Name: place}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there: %v", err)
+	}
+}
+
+// MS-02: of an add-on that is another manager's now, the agent says nothing any more. What others say of it stays.
+func TestReportIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for reason, stays := range map[string]bool{fleet.ReasonBuiltInRunning: false, fleet.ReasonBuiltInFailed: false,
+		fleet.ReasonBuiltInStarting: false, fleet.ReasonAddOnLeaseUpdated: true} {
+		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: fleet.AddOnManagedServiceAccount}}
+		addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, Reason: reason}}
+		hub := fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithObjects(addOn).WithStatusSubresource(addOn).Build()
+		c := agentOf(fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build(), "one", "a")
+		c.hub, c.Uncached = hub, hub
+		if err := c.reconcileAddOn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(addOn.Status.Conditions) > 0; got != stays {
+			t.Errorf("%s: the condition stays: %t", reason, got)
+		}
 	}
 }
 
