@@ -68,8 +68,9 @@ func renew(t *testing.T, config *rest.Config, name string) {
 	}
 }
 
-// kept is a stream through which a request was answered, and another one may come.
-func kept(t *testing.T, hub *tunnel.Tunnel) *bufio.Reader {
+// keep opens a stream through which a request is answered, and another one may come. Like a transport of the hub, awaitEnd closes it once
+// the agent has.
+func keep(t *testing.T, hub *tunnel.Tunnel) (awaitEnd func()) {
 	t.Helper()
 	stream, err := hub.Open()
 	if err != nil {
@@ -87,7 +88,12 @@ func kept(t *testing.T, hub *tunnel.Tunnel) *bufio.Reader {
 	if err := errors.Join(err, response.Body.Close()); err != nil || response.Close {
 		t.Fatalf("the stream ends with the answer: %v", err)
 	}
-	return reader
+	return func() {
+		if left, err := reader.ReadByte(); err == nil {
+			t.Errorf("a stream that waits for a request goes on, with %q", left)
+		}
+		_ = stream.Close()
+	}
 }
 
 // awaitRetired waits until the hub knows that it may open no more streams in a tunnel.
@@ -129,16 +135,14 @@ func TestCertificateIsRenewed(t *testing.T) {
 			if line, err := reader.ReadString('\n'); code != http.StatusSwitchingProtocols || err != nil {
 				t.Fatalf("%d %q %v", code, line, err)
 			}
-			idle := kept(t, first.Tunnel)
+			awaitEnd := keep(t, first.Tunnel)
 			renew(t, config, "second")
 			second := <-made
 			if first.name != "first" || second.name != "second" {
 				t.Errorf("the tunnels are of the certificates %s and %s", first.name, second.name)
 			}
 			awaitRetired(t, first.Tunnel, clk)
-			if left, err := idle.ReadByte(); err == nil {
-				t.Errorf("a stream that waits for a request goes on, with %q", left)
-			}
+			awaitEnd()
 			expectEcho(t, open, reader)
 			end(clk, open)
 			err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
