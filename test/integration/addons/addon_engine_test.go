@@ -356,7 +356,7 @@ func TestEnginePermissions(t *testing.T) {
 	a.set(func(a *engineAgent) { a.roles = []string{"two", "foreign"} })
 	touchEngine(t, addOn, "example.com/attempt", "2")
 	if cond := awaitEngine(t, addOn, "RegistrationApplied", metav1.ConditionFalse, "SetPermissionFailed"); !strings.Contains(cond.Message,
-		cluster+"/foreign exists") {
+		cluster+`/foreign: roles.rbac.authorization.k8s.io "foreign" already exists`) {
 		t.Errorf("message: %s", cond.Message)
 	}
 	if err := h.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.Rules) > 0 {
