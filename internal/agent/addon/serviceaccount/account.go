@@ -60,10 +60,20 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 	}
 	if renewed == "" && !changed {
 		c.mu.Lock()
-		c.settled[name] = settled{current, token.due()}
+		c.settled[name] = settled{current, earliest(token.due(), c.Clock.Now().Add(reviewInterval))}
 		c.mu.Unlock()
 	}
 	return c.until(token.due()), nil
+}
+
+// reviewInterval is how often the cluster is asked whether it still accepts a token: that ends without an event when its keys are replaced.
+const reviewInterval = time.Hour
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // settled is what a pass that has changed nothing has found, and until when there is nothing to do if it stays so.

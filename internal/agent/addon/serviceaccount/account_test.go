@@ -141,7 +141,7 @@ func TestLooksWithoutRequests(t *testing.T) {
 	t.Parallel()
 	requests, clock, ca := 0, testclock.NewFakeClock(began), "ca"
 	owner := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "ci", UID: "owner"}}
-	owner.Spec.Rotation.Validity.Duration = 10 * time.Minute
+	owner.Spec.Rotation.Validity.Duration = 24 * time.Hour
 	hub := hubOf(t, owner)
 	issuer := issuing(t, func() time.Time {
 		requests++
@@ -180,7 +180,8 @@ func TestLooksWithoutRequests(t *testing.T) {
 		"the Secret":                func() { annotate(hub, &corev1.Secret{ObjectMeta: onHub}) },
 		"the service account":       func() { annotate(c.managed, &corev1.ServiceAccount{ObjectMeta: there}) },
 		"the authority":             func() { ca += "-" },
-		"the time":                  func() { clock.Step(8 * time.Minute) },
+		"the time":                  func() { clock.Step(20 * time.Hour) },
+		"perhaps the keys":          func() { clock.Step(reviewInterval) },
 		"what the hub reports": func() {
 			change := client.RawPatch(types.MergePatchType, []byte(
 				`{"status":{"conditions":[{"type":"TokenReported","status":"False","reason":"TokenReportFailed","lastTransitionTime":null}]}}`))
