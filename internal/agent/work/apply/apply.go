@@ -118,6 +118,9 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (live *unstructured.Unstructured) {
 	if t.before != nil {
 		t.written = t.before.written // until there is a write
+		if t.before.hash == t.hash && t.before.manifest != nil {
+			t.manifest = t.before.manifest // the same, which would be held twice
+		}
 	}
 	err := a.check(ctx, t)
 	until, backingOff := a.inBackoff(t)
