@@ -165,34 +165,42 @@ func TestWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, f := t.Context(), newFixture()
-			minutes, delayed := map[int]int{}, 0
-			for second := range 4 * 60 {
-				f.round++
-				before := f.version(ctx)
-				err := test.reconcile(ctx, f)
-				if tooEarly := new(repair.BackoffError); errors.As(err, &tooEarly) {
-					delayed++
-				} else if err != nil {
-					t.Fatal(err)
-				} else {
-					if f.version(ctx) != before {
-						minutes[second/60]++
-					}
-					if err := test.rival(ctx, f); err != nil {
-						t.Fatal(err)
-					}
-				}
-				f.clock.SetTime(f.clock.Now().Add(time.Second))
-			}
-			if (delayed > 0) != test.delayed {
-				t.Errorf("%d writes were held back", delayed)
-			}
-			for minute, writes := range minutes {
-				if test.delayed && (writes > 20 || minute > 0 && writes > 2) {
-					t.Errorf("%d writes in minute %d", writes, minute)
-				}
-			}
+			f.dispute(t, test.delayed, func() string { return f.version(ctx) },
+				func() error { return test.reconcile(ctx, f) }, func() error { return test.rival(ctx, f) })
 		})
+	}
+}
+
+// dispute lets a controller reconcile each second for four minutes, and then a rival unless the write was held back. It checks whether any
+// was, and how many were made then.
+func (f *fixture) dispute(t *testing.T, isDelayed bool, version func() string, reconcile, rival func() error) {
+	t.Helper()
+	minutes, delayed := map[int]int{}, 0
+	for second := range 4 * 60 {
+		f.round++
+		before := version()
+		err := reconcile()
+		if tooEarly := new(repair.BackoffError); errors.As(err, &tooEarly) {
+			delayed++
+		} else if err != nil {
+			t.Fatal(err)
+		} else {
+			if version() != before {
+				minutes[second/60]++
+			}
+			if err := rival(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	if (delayed > 0) != isDelayed {
+		t.Errorf("%d writes were held back", delayed)
+	}
+	for minute, writes := range minutes {
+		if isDelayed && (writes > 20 || minute > 0 && writes > 2) {
+			t.Errorf("%d writes in minute %d", writes, minute)
+		}
 	}
 }
 

@@ -110,33 +110,8 @@ func TestStatuses(t *testing.T) {
 			if err := f.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
 				t.Fatal(err)
 			}
-			minutes, delayed := map[int]int{}, 0
-			for second := range 4 * 60 {
-				f.round++
-				before := f.pod(ctx, t).ResourceVersion
-				err := test.reconcile(ctx, f, f.pod(ctx, t))
-				if tooEarly := new(repair.BackoffError); errors.As(err, &tooEarly) {
-					delayed++
-				} else if err != nil {
-					t.Fatal(err)
-				} else {
-					if f.pod(ctx, t).ResourceVersion != before {
-						minutes[second/60]++
-					}
-					if err := test.rival(ctx, f, f.pod(ctx, t)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				f.clock.SetTime(f.clock.Now().Add(time.Second))
-			}
-			if (delayed > 0) != test.delayed {
-				t.Errorf("%d writes were held back", delayed)
-			}
-			for minute, writes := range minutes {
-				if test.delayed && (writes > 20 || minute > 0 && writes > 2) {
-					t.Errorf("%d writes in minute %d", writes, minute)
-				}
-			}
+			f.dispute(t, test.delayed, func() string { return f.pod(ctx, t).ResourceVersion },
+				func() error { return test.reconcile(ctx, f, f.pod(ctx, t)) }, func() error { return test.rival(ctx, f, f.pod(ctx, t)) })
 		})
 	}
 }
