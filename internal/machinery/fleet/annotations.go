@@ -156,8 +156,9 @@ const (
 	// AnnotationInstalledBy on a ManagedClusterAddOn, with the value InstalledByStrategy, says that the hub has installed it
 	// because of an install strategy, and will remove it for the same reason. It is an extension.
 	AnnotationInstalledBy = "capstan.io/installed-by"
-	// AnnotationRolledOut on a ManagedClusterAddOn is a hash of its UID and of the configurations with which a rollout last succeeded on the
-	// cluster: when the add-on falls ill later, with the same ones, it is no failure of the rollout. The hub writes it. It is an extension.
+	// AnnotationRolledOut on a ManagedClusterAddOn is its UID, a slash, and a hash of the configurations with which a rollout last succeeded
+	// on the cluster: when the add-on falls ill later, with the same ones, it is no failure of the rollout. The hub writes it. It is an
+	// extension.
 	AnnotationRolledOut = "capstan.io/rolled-out"
 	// InstalledByStrategy is the value of AnnotationInstalledBy.
 	InstalledByStrategy = "install-strategy"

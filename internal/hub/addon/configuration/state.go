@@ -50,16 +50,15 @@ func isProven(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.Co
 	return addOn.Annotations[fleet.AnnotationRolledOut] == digest(addOn.UID, desired)
 }
 
-// digest identifies configurations of an add-on and their states, as the value of AnnotationRolledOut. With the UID, a copy of that on
-// another add-on, or on one that is made again, is no success.
+// digest identifies configurations of an add-on and their states, as the value of AnnotationRolledOut: the UID of the add-on, and a hash of
+// the configurations. With the UID, a copy of that on another add-on, or on one that is made again, is no success.
 func digest(addOn types.UID, references []addonv1beta1.ConfigReference) string {
 	hash := sha256.New()
-	fmt.Fprintln(hash, addOn)
 	for _, reference := range references {
 		fmt.Fprintf(hash, "%s %s\n", config.Key(reference.ConfigGroupResource, reference.DesiredConfig.ConfigReferent),
 			reference.DesiredConfig.SpecHash)
 	}
-	return hex.EncodeToString(hash.Sum(nil))
+	return string(addOn) + "/" + hex.EncodeToString(hash.Sum(nil))
 }
 
 // hasDesired reports whether the references are to the desired configurations, in their desired states.
