@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // kinds are what can be watched, by the last part of the path.
@@ -292,7 +293,7 @@ func (h *Hub) remove(objectPath string) *unstructured.Unstructured {
 func (h *Hub) replace(w http.ResponseWriter, objectPath string, body []byte) {
 	objectPath = strings.TrimSuffix(objectPath, "/approval")
 	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(body, &object.Object); err != nil || h.objects[objectPath] == nil {
+	if err := utiljson.Unmarshal(body, &object.Object); err != nil || h.objects[objectPath] == nil {
 		h.respond(w, nil, objectPath)
 		return
 	}

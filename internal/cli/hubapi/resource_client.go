@@ -2,11 +2,14 @@ package hubapi
 
 import (
 	"context"
+	"encoding/json"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 )
@@ -80,7 +83,8 @@ type pointerTo[T any] interface {
 	runtime.Object
 }
 
-// Change reads an object, has it changed and writes it, again if others have changed it meanwhile. What is not changed is not written.
+// Change reads an object, has it changed and writes it, again if others have changed it meanwhile. What is not changed is not written, and
+// fields that this program does not know, as those of a newer hub, stay as they are.
 func Change[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, name string, change func(P) (changed bool, err error)) error {
 	return ChangeSubresource(ctx, c, name, "", change)
 }
@@ -89,19 +93,80 @@ func Change[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, name s
 func ChangeSubresource[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, name, subresource string,
 	change func(P) (changed bool, err error)) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		live := P(new(T))
-		if err := c.Get(ctx, name, live); err != nil {
+		live, err := c.read(ctx, name)
+		if err != nil {
 			return err
 		}
-		if changed, err := change(live); err != nil || !changed {
+		known := P(new(T))
+		if err := converter.FromUnstructured(live, known); err != nil {
 			return err
 		}
-		request := c.on(c.client.Put()).Name(name)
-		if subresource != "" {
-			request = request.SubResource(subresource)
+		before, err := converter.ToUnstructured(known)
+		if err != nil {
+			return err
 		}
-		return request.Body(live).Do(ctx).Error()
+		if changed, err := change(known); err != nil || !changed {
+			return err
+		}
+		after, err := converter.ToUnstructured(known)
+		if err != nil {
+			return err
+		}
+		copyChanges(live, before, after)
+		return c.replace(ctx, name, subresource, live)
 	})
+}
+
+// converter is that of Kubernetes: it drops the fields that a type does not have.
+var converter = runtime.DefaultUnstructuredConverter
+
+// copyChanges gives an object the fields in which two states of it differ. A list is one field.
+func copyChanges(into, before, after map[string]any) {
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			delete(into, key)
+		}
+	}
+	for key, value := range after {
+		if reflect.DeepEqual(before[key], value) {
+			continue
+		}
+		was, wasMap := before[key].(map[string]any)
+		is, isMap := value.(map[string]any)
+		there, thereMap := into[key].(map[string]any)
+		if wasMap && isMap && thereMap {
+			copyChanges(there, was, is)
+			continue
+		}
+		into[key] = value
+	}
+}
+
+// read reads an object with all its fields.
+func (c ResourceClient) read(ctx context.Context, name string) (map[string]any, error) {
+	result := c.on(c.client.Get()).Name(name).SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	content, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	return object, utiljson.Unmarshal(content, &object)
+}
+
+// replace writes an object with all its fields.
+func (c ResourceClient) replace(ctx context.Context, name, subresource string, object map[string]any) error {
+	content, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	request := c.on(c.client.Put()).Name(name)
+	if subresource != "" {
+		request = request.SubResource(subresource)
+	}
+	return request.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(content).Do(ctx).Error()
 }
 
 func decode(result rest.Result, into runtime.Object) error {
