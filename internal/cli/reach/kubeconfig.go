@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -274,12 +275,30 @@ func checkReplaces(existing, config *clientcmdapi.Config, file string, hubUsers 
 				"another name with --context-name, or delete the context first", file, name, there.Cluster, there.AuthInfo)
 		}
 	}
-	for name := range existing.Contexts {
-		if !merge && config.Contexts[name] == nil {
-			return fmt.Errorf("--output: %s has other contexts: add to it with --merge, or choose another file", file)
-		}
+	if other := othersIn(existing, config); !merge && other != "" {
+		return fmt.Errorf("--output: %s has %s, which this does not write: add to it with --merge, or choose another file", file, other)
 	}
 	return nil
+}
+
+// othersIn names what a kubeconfig has and another one has not; empty is nothing.
+func othersIn(existing, config *clientcmdapi.Config) string {
+	for _, name := range slices.Sorted(maps.Keys(existing.Contexts)) {
+		if config.Contexts[name] == nil {
+			return fmt.Sprintf("the context %q", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(existing.AuthInfos)) {
+		if config.AuthInfos[name] == nil {
+			return fmt.Sprintf("the user %q", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(existing.Clusters)) {
+		if config.Clusters[name] == nil {
+			return fmt.Sprintf("the cluster %q", name)
+		}
+	}
+	return ""
 }
 
 // keepContexts has contexts that are there already keep all but their cluster and user, such as a namespace.

@@ -263,7 +263,7 @@ func TestKubeconfigOfSeveral(t *testing.T) {
 		config.Clusters["cluster2"].Server != h.URL+clitest.ClustersPath+"/cluster2/proxy" {
 		t.Errorf("%v: %+v", err, config)
 	}
-	h.Run(t, "", "kubeconfig", "cluster1", "-o", file).Fails(t, "has other contexts", "--merge")
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", file).Fails(t, "has the context \"", "--merge")
 	h.Run(t, "", "kubeconfig", "cluster1", "cluster2", "--merge").Succeeds(t)
 	if config, err = clientcmd.LoadFromFile(h.File); err != nil || len(config.Contexts) != 3 || config.CurrentContext != "hub" {
 		t.Errorf("%v: %+v", err, config)
@@ -313,7 +313,7 @@ func TestKubeconfigMerge(t *testing.T) {
 	}
 	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "prod").Fails(t, `"prod" already`, "--context-name")
 	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "hub").Fails(t, `"hub" already`)
-	h.Run(t, "", "kubeconfig", "cluster2", "-o", h.File).Fails(t, "has other contexts", "--merge")
+	h.Run(t, "", "kubeconfig", "cluster2", "-o", h.File).Fails(t, "has the context \"", "--merge")
 	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "-o", "-").Fails(t, "--merge: needs a file")
 
 	other := filepath.Join(t.TempDir(), "config")
@@ -401,6 +401,44 @@ func TestKubeconfigOfOthers(t *testing.T) {
 				is.AuthInfo != config.Contexts["cluster1"].AuthInfo || now.AuthInfos["cluster1"].Token != token {
 				t.Errorf("%+v, with %+v", is, now.AuthInfos["cluster1"])
 			}
+		})
+	}
+}
+
+// CA-02: without --merge, a file is not replaced that has anything which this does not write, such as a token that no context uses yet.
+func TestKubeconfigReplacesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	for other, add := range map[string]func(*clientcmdapi.Config){
+		`the context "dev"`: func(c *clientcmdapi.Config) { c.Contexts["dev"] = c.Contexts["cluster1"] },
+		`the user "dev"`:    func(c *clientcmdapi.Config) { c.AuthInfos["dev"] = &clientcmdapi.AuthInfo{Token: "mine"} },
+		`the cluster "dev"`: func(c *clientcmdapi.Config) {
+			c.Clusters["dev"] = &clientcmdapi.Cluster{Server: "https://dev.example.com"}
+		},
+	} {
+		t.Run(other, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHubWithClusters(t)
+			file := filepath.Join(t.TempDir(), "config")
+			command := []string{"kubeconfig", "cluster1", "-o", file}
+			h.Run(t, "", command...).Succeeds(t)
+			h.Run(t, "", command...).Succeeds(t)
+			config, err := clientcmd.LoadFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(config)
+			if err := clientcmd.WriteToFile(*config, file); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Run(t, "", command...).Fails(t, other, "--merge")
+			if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("%v: the file has changed to\n%s", err, after)
+			}
+			h.Run(t, "", append(command, "--merge")...).Succeeds(t)
 		})
 	}
 }
