@@ -329,3 +329,19 @@ func TestAddOnDisable(t *testing.T) {
 	h.Run(t, "", "addon", "disable", "--names", "hullo", "--clusters", "cluster1").Fails(t, `"hullo" not found`, "capstan get addon")
 	h.Run(t, "", "addon", "disable", "--names", "hello", "--clusters", "gone").Fails(t, `"gone" not found`)
 }
+
+// CA-38: who may delete add-ons of a cluster needs no right to read what the hub offers.
+func TestAddOnDisableWithoutCatalogue(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	h.PutCatalogue(t, "hello", func(*addonv1alpha1.ClusterManagementAddOn) {})
+	h.PutAddOn(t, "cluster1", "hello")
+	h.Handle("GET "+clitest.CataloguePath+"/hello",
+		fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, `User "jane" cannot get resource "clustermanagementaddons"`))
+	h.Run(t, "", "addon", "disable", "--names", "hello", "--clusters", "cluster2").Fails(t, `User "jane" cannot get`)
+	got := h.Run(t, "", "addon", "disable", "--names", "hello", "--clusters", "cluster1")
+	got.Succeeds(t, "Undeploying hello add-on in managed cluster: cluster1.\n")
+	if got.ErrOut != "" {
+		t.Errorf("it says %q", got.ErrOut)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,12 +58,13 @@ func (f *addOnRemoval) disableAll(ctx context.Context, hub *hubapi.Hub, names, c
 	}
 	var errs []error
 	for _, name := range names {
-		if err := f.warnReinstalled(ctx, hub, name); err != nil {
+		isOn := func(cluster string) bool { return onCluster[[2]string{name, cluster}] }
+		if err := f.warnReinstalled(ctx, hub, name, slices.ContainsFunc(clusters, isOn)); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, cluster := range clusters {
-			errs = append(errs, f.disable(ctx, hub, name, cluster, onCluster[[2]string{name, cluster}]))
+			errs = append(errs, f.disable(ctx, hub, name, cluster, isOn(cluster)))
 		}
 	}
 	return errors.Join(errs...)
@@ -89,22 +91,15 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 }
 
 // warnReinstalled points out that a placement deploys the add-on again, if the add-on has any. One that the hub does not offer and no
-// cluster has is misspelt.
-func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, name string) error {
+// cluster has is misspelt. Who may not read what the hub offers is told nothing about it, and may take off what is there.
+func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, name string, found bool) error {
 	offered, err := catalogueAddOn(ctx, hub, name)
-	if apierrors.IsNotFound(err) {
-		everywhere, listErr := managedclusteraddons.List(ctx, hub, "")
-		if listErr != nil {
-			return listErr
-		}
-		for i := range everywhere.Items {
-			if everywhere.Items[i].Name == name {
-				return nil
-			}
-		}
-		return fmt.Errorf("--names: %w", err)
-	}
-	if err != nil {
+	switch {
+	case found && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)):
+		return nil
+	case apierrors.IsNotFound(err):
+		return checkInstalled(ctx, hub, name, err)
+	case err != nil:
 		return err
 	}
 	strategy := offered.Spec.InstallStrategy
@@ -112,6 +107,20 @@ func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, nam
 		f.Note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
 	}
 	return nil
+}
+
+// checkInstalled fails unless some cluster has an add-on that the hub does not offer.
+func checkInstalled(ctx context.Context, hub *hubapi.Hub, name string, notOffered error) error {
+	everywhere, err := managedclusteraddons.List(ctx, hub, "")
+	if err != nil {
+		return err
+	}
+	for i := range everywhere.Items {
+		if everywhere.Items[i].Name == name {
+			return nil
+		}
+	}
+	return fmt.Errorf("--names: %w", notOffered)
 }
 
 // uninstallAddOn removes an add-on from a cluster. It reports whether it was there.
