@@ -191,10 +191,14 @@ func (f *credentials) checkCopy(secret *corev1.Secret, cluster string) error {
 
 // hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.
 func (f *credentials) hubOfPod() (hub *hubapi.Hub, namespace string, err error) {
-	if f.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+	if f.Kubeconfig == "" && f.Context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if config, err := rest.InClusterConfig(); err == nil {
 			hub, err := hubapi.New(config)
-			return hub, program.Namespace(metav1.NamespaceDefault), err
+			if err != nil {
+				return nil, "", err
+			}
+			hub.Source = hubapi.Source{Pod: true}
+			return hub, program.Namespace(metav1.NamespaceDefault), nil
 		}
 	}
 	config, _, err := f.Target().HubKubeconfig()
