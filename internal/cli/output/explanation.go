@@ -35,7 +35,7 @@ func Explanation(r *report.Report) (grids []Grid, more int) {
 	return grids, more
 }
 
-func funnelGrid(f report.Funnel) Grid {
+func funnelGrid(f *report.Funnel) Grid {
 	grid := Grid{Header: []string{"Clusters", "Number"}}
 	for _, step := range []struct {
 		clusters string

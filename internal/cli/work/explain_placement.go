@@ -83,6 +83,9 @@ func NewExplainPlacementCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := f.checkExplains(r); err != nil {
+			return err
+		}
 		if f.cluster != "" {
 			return f.printReason(r)
 		}
@@ -122,6 +125,15 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 		return nil, err
 	}
 	return whatIf(ctx, hub, placement)
+}
+
+// checkExplains fails if a report does not have what is to be printed of it.
+func (f *explanation) checkExplains(r *report.Report) error {
+	if r.Funnel != nil && r.Placement != nil || f.cluster == "" && f.format.Format() != output.Text {
+		return nil
+	}
+	return errors.New("the placement controllers of this hub are not of Capstan: they say which clusters are left after each filter, and the " +
+		"scores of those, but not why: -o yaml without --cluster shows what they say")
 }
 
 // explainer is the client of the hub, or of its debug server, for explaining placements.
@@ -238,7 +250,7 @@ func summaryOf(r *report.Report) string {
 			r.Error)
 	}
 	sentence := fmt.Sprintf("Placement %s selects %s", title(r.Placement), clusterCount(r.Funnel.Selected))
-	if satisfied := meta.FindStatusCondition(r.Conditions, fleet.ConditionPlacementSatisfied); satisfied != nil {
+	if satisfied := meta.FindStatusCondition(r.Conditions, fleet.ConditionPlacementSatisfied); satisfied != nil && satisfied.Message != "" {
 		sentence += ": " + strings.ToLower(satisfied.Message[:1]) + satisfied.Message[1:]
 	}
 	return sentence

@@ -245,6 +245,28 @@ func TestExplainAtDebugServer(t *testing.T) {
 	}
 }
 
+// PL-23: the debug server of a hub that is not of Capstan says less.
+func TestExplainAtAnotherDebugServer(t *testing.T) {
+	t.Parallel()
+	for answer, shown := range map[string]string{
+		`{"placement":{"metadata":{"namespace":"default","name":"web"}},
+			"filteredPipelineResults":[{"name":"Predicate","filteredClusters":["a","b"]}],
+			"prioritizeResults":[{"name":"Balance","weight":1,"scores":{"a":100,"b":-100}}],
+			"aggregatedScores":[{"clusterName":"a","score":100}]}`: `"clusterName": "a"`,
+		`{"error":"no such placement"}`: `"error": "no such placement"`,
+		`{}`:                            `{}`,
+		`{"funnel":{"selected":1}}`:     `"selected": 1`,
+	} {
+		h, server := clitest.NewHub(t), clitest.NewHub(t)
+		server.Handle("GET "+report.Path+"default/web", fakehub.JSON(answer))
+		explain := []string{"explain", "placement", "web", "--debug-server", server.URL, "--debug-server-ca", clitest.WriteCA(t, server)}
+		h.Run(t, "", explain...).Fails(t, "are not of Capstan", "-o yaml")
+		h.Run(t, "", append(explain, "--cluster", "a")...).Fails(t, "are not of Capstan", "-o yaml")
+		h.Run(t, "", append(explain, "--cluster", "a", "-o", "yaml")...).Fails(t, "are not of Capstan", "-o yaml")
+		h.Run(t, "", append(explain, "-o", "json")...).Succeeds(t, shown)
+	}
+}
+
 // PL-23: what leads to the server on this machine is none of the names in its certificate, as with "kubectl port-forward".
 func TestExplainThroughPortForward(t *testing.T) {
 	t.Parallel()
@@ -262,7 +284,9 @@ func TestExplainThroughPortForward(t *testing.T) {
 func TestExplainManyClusters(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	r := report.Report{Placement: &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "many"}}}
+	r := report.Report{
+		Placement: &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "many"}}, Funnel: &report.Funnel{},
+	}
 	for _, name := range strings.Split("abcdefghijklmnop", "") {
 		r.Clusters = append(r.Clusters, report.ClusterReason{ClusterName: name, Reason: "it is far away"})
 	}

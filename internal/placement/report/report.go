@@ -25,8 +25,9 @@ type Report struct {
 	// Error says what is invalid in the placement; empty when it is valid.
 	Error string `json:"error,omitempty"`
 
-	// Funnel counts the clusters that are left after each step of the selection.
-	Funnel Funnel `json:"funnel"`
+	// Funnel counts the clusters that are left after each step of the selection. It is nil in a report of a hub that is not of Capstan, which
+	// has none of the fields below either.
+	Funnel *Funnel `json:"funnel,omitempty"`
 	// Conditions of the Placement, or those that it would have.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Disabled says that an annotation disables the scheduling of the Placement: its decisions stay as they are.

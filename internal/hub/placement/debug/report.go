@@ -16,17 +16,17 @@ import (
 func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, listsClusters bool) *report.Report {
 	placement.SetGroupVersionKind(clusterv1beta1.GroupVersion.WithKind("Placement"))
 	placement.ManagedFields = nil
+	funnel := e.Result.Funnel
+	funnel.Selected = e.Result.Selected // a misconfigured placement keeps its clusters, although its Funnel has none
 	r := &report.Report{
 		Placement:         placement,
 		PrioritizeResults: e.Prioritizers,
 		AggregatedScores:  e.Scores,
-		Funnel:            e.Result.Funnel,
+		Funnel:            &funnel,
 		Disabled:          e.Result.Disabled,
 		Conditions:        []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
 		Clusters:          e.Clusters,
 	}
-	// A misconfigured placement keeps its clusters, although its Funnel has none.
-	r.Funnel.Selected = e.Result.Selected
 	if e.Result.Misconfigured != nil {
 		r.Error = e.Result.Misconfigured.Error()
 	}
@@ -42,7 +42,7 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, lis
 		})
 	}
 	if !listsClusters {
-		r.Funnel.Fleet = 0
+		funnel.Fleet = 0
 		r.Clusters = slices.DeleteFunc(r.Clusters, func(c report.ClusterReason) bool {
 			_, inside := slices.BinarySearch(inSets, c.ClusterName)
 			return !inside
