@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/play"
 	"github.com/capstan-io/capstan/internal/cli/reach"
 	"github.com/capstan-io/capstan/internal/cli/work"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
@@ -191,7 +192,7 @@ func Run(ctx context.Context, global *options.Global, args []string) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	}
-	fmt.Fprintln(global.ErrOut, output.StyleOf(global.ErrOut).Error("Error:"), dropRepeatedLines(err.Error()))
+	fmt.Fprintln(global.ErrOut, output.StyleOf(global.ErrOut).Error("Error:"), text.Lines(dropRepeatedLines(err.Error())))
 	if ctx.Err() != nil {
 		return options.InterruptedCode
 	}
@@ -202,8 +203,8 @@ func Run(ctx context.Context, global *options.Global, args []string) int {
 }
 
 // dropRepeatedLines keeps only the last of equal lines: what to do next is the same for much that goes wrong at once.
-func dropRepeatedLines(text string) string {
-	lines := strings.Split(text, "\n")
+func dropRepeatedLines(message string) string {
+	lines := strings.Split(message, "\n")
 	var kept []string
 	for i, line := range lines {
 		if line == "" || !slices.Contains(lines[i+1:], line) {

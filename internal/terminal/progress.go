@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // Progress shows a person what is being waited for. On a terminal the last line shows it with the time elapsed; elsewhere
@@ -116,7 +118,7 @@ func (p *Progress) Done(subject, what string) {
 func (p *Progress) write(mark, colour, subject, what string) {
 	elapsed := p.clock.Since(p.start).Round(frameInterval)
 	took := p.colours.Paint(Dim, fmt.Sprintf("(%s)", elapsed))
-	line := fmt.Sprintf("%s %s: %s %s", p.colours.Paint(colour, mark), subject, what, took)
+	line := fmt.Sprintf("%s %s: %s %s", p.colours.Paint(colour, mark), subject, text.Lines(what), took)
 	if p.live {
 		line = clearLine + line
 	}
@@ -165,7 +167,7 @@ func (p *Progress) draw() {
 	}
 	parts := make([]string, len(p.waiting))
 	for i, w := range p.waiting {
-		parts[i] = w.subject + ": " + w.what()
+		parts[i] = w.subject + ": " + text.OneLine(w.what())
 	}
 	line := []rune(fmt.Sprintf("%s %.1fs  %s", frames[p.frame%len(frames)], p.clock.Since(p.start).Seconds(), strings.Join(parts, " · ")))
 	if width := p.width(); len(line) >= width {

@@ -38,10 +38,10 @@ func Server(ctx context.Context, hub *hubapi.Hub, cluster string) (string, error
 
 // Cluster is the API of a cluster, as the hub serves it.
 type Cluster struct {
-	Name      string
-	hub       *hubapi.Hub
-	client    rest.Interface
-	discovery *discovery.DiscoveryClient
+	Name   string
+	hub    *hubapi.Hub
+	config *rest.Config
+	client rest.Interface
 }
 
 // Of is the client of a cluster; nothing is sent to it yet. All clusters share the connections to the hub.
@@ -53,15 +53,11 @@ func Of(ctx context.Context, hub *hubapi.Hub, name string) (*Cluster, error) {
 	config := hub.Config()
 	config.Host = server
 	config.WarningHandler = rest.NoWarnings{} // each cluster would have the same
-	served, err := discovery.NewDiscoveryClientForConfigAndClient(config, limited(hub.Transport(), true))
-	if err != nil {
-		return nil, err
-	}
 	requests, err := discovery.NewDiscoveryClientForConfigAndClient(config, limited(hub.Transport(), false))
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Name: name, hub: hub, client: requests.RESTClient(), discovery: served}, nil
+	return &Cluster{Name: name, hub: hub, config: config, client: requests.RESTClient()}, nil
 }
 
 // Get requests a path of the cluster's API, once: what fails is for the user to see, not to wait for.
@@ -85,7 +81,11 @@ func (c *Cluster) Resources(ctx context.Context, coreOnly bool) (lists []*metav1
 		err := c.Get("/api/v1").Do(ctx).Into(core)
 		return []*metav1.APIResourceList{core}, nil, err
 	}
-	_, lists, err = c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	served, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, limited(c.hub.Transport(), true))
+	if err != nil {
+		return nil, nil, err
+	}
+	_, lists, err = served.ServerGroupsAndResourcesWithContext(ctx)
 	groups, some := discovery.GroupDiscoveryFailedErrorGroups(err)
 	switch {
 	case some && ctx.Err() != nil:

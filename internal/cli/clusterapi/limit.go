@@ -14,17 +14,20 @@ const (
 	maxResponseBytes = 256 << 20
 	// maxEventBytes bounds an event of a watch.
 	maxEventBytes = 16 << 20
+	// MaxElements bounds a list of a response. A page has a few hundred, unless the server makes no pages; empty ones take far more memory
+	// than they have bytes.
+	MaxElements = 1_000_000
 )
 
 // tooLargeError is why the answer of a cluster is not read to its end.
 type tooLargeError struct {
 	what  string
-	limit int64
+	limit string
 	next  string
 }
 
 func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("%s is larger than %d MiB, which is all that is read of it", e.what, e.limit>>20)
+	return fmt.Sprintf("%s is larger than %s, which is all that is read of it", e.what, e.limit)
 }
 
 // IsTooLarge reports whether the answer of a cluster is not read to its end, because it is too large.
@@ -33,11 +36,17 @@ func IsTooLarge(err error) bool {
 	return errors.As(err, &tooLarge)
 }
 
+const (
+	readLess  = "Read less at once: one namespace (--namespace), what has a label (--selector), or one object."
+	watchLess = "Watch less: one namespace (--namespace), what has a label (--selector), or one object."
+)
+
 var (
-	errResponseTooLarge = &tooLargeError{"the response", maxResponseBytes,
-		"Read less at once: one namespace (--namespace), what has a label (--selector), or one object."}
-	errEventTooLarge = &tooLargeError{"an event of the watch", maxEventBytes,
-		"Watch less: one namespace (--namespace), what has a label (--selector), or one object."}
+	// ErrTooManyElements is why a list of a response is not read to its end.
+	ErrTooManyElements error = &tooLargeError{"a list of the response", fmt.Sprintf("%d elements", MaxElements), readLess}
+
+	errResponseTooLarge = &tooLargeError{"the response", fmt.Sprintf("%d MiB", maxResponseBytes>>20), readLess}
+	errEventTooLarge    = &tooLargeError{"an event of the watch", fmt.Sprintf("%d MiB", maxEventBytes>>20), watchLess}
 )
 
 // limitedReader reads a number of bytes, and fails if there are more.

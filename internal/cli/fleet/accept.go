@@ -330,8 +330,8 @@ func (r *acceptance) splitEarlier(requests []joinrequests.Request, since time.Ti
 		}
 		earlier = append(earlier, joinrequests.Rejected{Name: request.Name, Err: fmt.Errorf(
 			"it is of %s, before the cluster was created, as by an "+
-				"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
-			output.Printable(request.Name))})
+				"agent of a deleted cluster of this name; %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
+			output.ShellCommand("--requesters", output.Printable(request.Name)))})
 	}
 	return left, earlier
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/certrequest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -69,7 +70,7 @@ func denyRequest(ctx context.Context, hub *hubapi.Hub, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return hub.Explain("deny certificate request "+name, err)
+	return hub.Explain("deny certificate request "+output.Printable(name), err)
 }
 
 // rightsPollInterval is how often rights are read until they are gone: they are several objects, and go within a second.

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
+	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
 // denial is one run of "capstan deny".
@@ -106,14 +107,14 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	var errs []error
 	for _, request := range requests {
 		if r.DryRun {
-			r.Say("would deny CSR %s", request)
+			r.Say("would deny CSR %s", output.Printable(request))
 			continue
 		}
 		if err := denyRequest(ctx, r.hub, request); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r.Say("CSR %s denied", request)
+		r.Say("CSR %s denied", output.Printable(request))
 	}
 	return errors.Join(errs...)
 }

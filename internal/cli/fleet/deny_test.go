@@ -79,6 +79,21 @@ func TestDenyNow(t *testing.T) {
 	h.DeleteAs(t, cutOff, "delete managedcluster cluster1")
 }
 
+// A hub in an existing cluster takes names of requests that a terminal acts on.
+func TestDenyNowOfUnprintableName(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "x\x1b[2J", "cluster1", "a1"))
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		got := h.Run(t, "", append([]string{"deny", "--clusters", "cluster1", "--now"}, args...)...)
+		got.Succeeds(t, `CSR "x\x1b[2J"`)
+		if strings.Contains(got.Out+got.ErrOut, "\x1b") {
+			t.Errorf("%q", got.Out+got.ErrOut)
+		}
+	}
+}
+
 // A hub that does not take the rights away is not believed to have, nor is the manager of an add-on.
 func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()

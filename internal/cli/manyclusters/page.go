@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -48,9 +49,33 @@ type response struct {
 	APIVersion string          `json:"apiVersion"`
 	Metadata   metav1.ListMeta `json:"metadata"`
 
-	Columns []metav1.TableColumnDefinition `json:"columnDefinitions"`
-	Rows    []tableRow                     `json:"rows"`
-	Items   []json.RawMessage              `json:"items"`
+	Columns bounded[metav1.TableColumnDefinition] `json:"columnDefinitions"`
+	Rows    bounded[tableRow]                     `json:"rows"`
+	Items   bounded[json.RawMessage]              `json:"items"`
+}
+
+// bounded is a list of the answer of a cluster, with clusterapi.MaxElements at most.
+type bounded[T any] []T
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *bounded[T]) UnmarshalJSON(content []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
+		return json.Unmarshal(content, (*[]T)(b)) // null, or an error
+	}
+	*b = bounded[T]{}
+	for decoder.More() {
+		if len(*b) == clusterapi.MaxElements {
+			return clusterapi.ErrTooManyElements
+		}
+		var element T
+		if err := decoder.Decode(&element); err != nil {
+			return err
+		}
+		*b = append(*b, element)
+	}
+	return nil
 }
 
 type tableRow struct {

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/terminal"
 )
 
@@ -19,8 +20,10 @@ func (g *Global) Print(format output.Format, view output.View) error {
 // Say writes a line to standard output.
 func (g *Global) Say(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
 
-// Note writes a line that is not the result to standard error.
-func (g *Global) Note(format string, args ...any) { fmt.Fprintf(g.ErrOut, format+"\n", args...) }
+// Note writes a line that is not the result to standard error. What clusters and users have written in it does nothing to a terminal.
+func (g *Global) Note(format string, args ...any) {
+	fmt.Fprintln(g.ErrOut, text.Lines(fmt.Sprintf(format, args...)))
+}
 
 // Progress shows on standard error what a command waits for.
 func (g *Global) Progress() *terminal.Progress { return terminal.NewProgress(g.ErrOut, g.Clock) }

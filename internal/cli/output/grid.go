@@ -22,7 +22,7 @@ func (s Style) WriteGrid(w io.Writer, grid Grid) error {
 	widths := columnWidths(grid)
 	header := make([]Cell, len(grid.Header))
 	for i, title := range grid.Header {
-		header[i] = Plain(strings.ToUpper(title))
+		header[i] = titleCell(title)
 	}
 	s.writeRow(out, widths, header)
 	for _, row := range grid.Rows {
@@ -34,7 +34,7 @@ func (s Style) WriteGrid(w io.Writer, grid Grid) error {
 func columnWidths(grid Grid) []int {
 	widths := make([]int, len(grid.Header))
 	for i, title := range grid.Header {
-		widths[i] = width(Plain(title))
+		widths[i] = width(titleCell(title))
 	}
 	for _, row := range grid.Rows {
 		for i, cell := range row {
@@ -43,6 +43,9 @@ func columnWidths(grid Grid) []int {
 	}
 	return widths
 }
+
+// titleCell is the title of a column as the header has it.
+func titleCell(title string) Cell { return Plain(strings.ToUpper(title)) }
 
 // width is how much room a cell takes on the screen, without colours.
 func width(cell Cell) int { return utf8.RuneCountInString(Style{}.cell(cell)) }

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"io"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
@@ -48,7 +46,7 @@ func (m *Merged) Write(blocks []Block) error {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			m.widths[i] = max(m.widths[i], utf8.RuneCountInString(cell.Text))
+			m.widths[i] = max(m.widths[i], width(cell))
 		}
 	}
 	if !m.headed || len(m.columns) > before {
@@ -62,6 +60,9 @@ func (m *Merged) Write(blocks []Block) error {
 	return out.Flush()
 }
 
+// maxColumns is how many columns a table has at most. What servers have in others is left out.
+const maxColumns = 1000
+
 // addColumns puts columns that are new behind those that they follow.
 func (m *Merged) addColumns(columns []string) {
 	at := 0
@@ -70,8 +71,11 @@ func (m *Merged) addColumns(columns []string) {
 			at = existing + 1
 			continue
 		}
+		if len(m.columns) == maxColumns {
+			continue
+		}
 		m.columns = slices.Insert(m.columns, at, column)
-		m.widths = slices.Insert(m.widths, at, utf8.RuneCountInString(column))
+		m.widths = slices.Insert(m.widths, at, width(titleCell(column)))
 		at++
 	}
 }
@@ -79,7 +83,7 @@ func (m *Merged) addColumns(columns []string) {
 func (m *Merged) header() []Cell {
 	header := make([]Cell, len(m.columns))
 	for i, column := range m.columns {
-		header[i] = Plain(strings.ToUpper(column))
+		header[i] = titleCell(column)
 	}
 	return header
 }

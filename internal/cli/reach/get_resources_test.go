@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -138,6 +139,23 @@ func TestGetResourcesOfUnavailableAPIs(t *testing.T) {
 				t.Errorf("it says\n%s", got.ErrOut)
 			}
 		})
+	}
+}
+
+// CA-02: what a cluster calls its API groups does nothing to the terminal of who reads its resources.
+func TestGetResourcesOfUnprintableGroups(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	api := podsOf("a")
+	api.Handlers["/apis"] = fakehub.JSON(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"a\u001b[2J\u202e.io",
+		"versions":[{"groupVersion":"a\u001b[2J\u202e.io/v1","version":"v1"}]}]}`)
+	path := (&url.URL{Path: "/apis/a\x1b[2J\u202e.io/v1"}).String() // as the client for discovery requests it
+	api.Handlers[path] = fakehub.Refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints")
+	h.Connect("cluster1", api)
+	got := h.Run(t, "", "get", "things", "--clusters", "cluster1")
+	got.Fails(t, `serves no "things", unless an API group does that does not answer: a [2J .io/v1`)
+	if strings.ContainsAny(got.Out+got.ErrOut, "\x1b\u202e") {
+		t.Errorf("%q", got.Out+got.ErrOut)
 	}
 }
 
