@@ -82,9 +82,7 @@ func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x50
 	if len(clusters) == 0 {
 		return nil
 	}
-	select {
-	case <-c.known:
-	case <-ctx.Done():
+	if !await(ctx, c.known, nil) {
 		return fmt.Errorf("the hub does not know yet from when on certificates hold: %w", ctx.Err())
 	}
 	c.mu.RLock()
