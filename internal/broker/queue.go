@@ -23,11 +23,15 @@ func newQueue() *queue {
 	return &queue{actions: map[Ref]cloudevents.Action{}, filled: make(chan struct{}, 1), taken: make(chan struct{})}
 }
 
-// put adds a resource, unless it waits already. If there is no room, it returns what is closed when there is.
+// put adds a resource, unless it waits already. One that waits becomes the answer to a resync request that it is put for: to an agent that
+// knows a later version, from before a restore, nothing else is news. If there is no room, put returns what is closed when there is.
 func (q *queue) put(ref Ref, action cloudevents.Action) (full <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, waits := q.actions[ref]; waits {
+		if action == cloudevents.ResyncResponse {
+			q.actions[ref] = action
+		}
 		return nil
 	}
 	if len(q.order) >= mostPending {

@@ -175,10 +175,10 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	c.emptyHurried()
 	c.forgetDeleted()
 	c.began()
-	latest := &latestResync{resync: c.startResync(ctx, subscription)}
-	defer latest.end()
 	subscribed, cancel := context.WithCancel(ctx)
 	defer cancel()
+	latest := &latestResync{}
+	latest.resync = c.startResync(subscribed, subscription, latest)
 	go c.repeatResync(subscribed, subscription, latest)
 	for {
 		event, err := subscription.Receive()
@@ -192,6 +192,7 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 			c.noteAnswer(event)
 			c.synced(resync)
 			lived = true
+			c.resyncIfWanted(subscribed, subscription, latest)
 			continue
 		}
 		if c.isEndOfEarlier(event) {
@@ -203,7 +204,8 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 			log.FromContext(ctx).Error(err, "An event of the hub cannot be used; it is left out", "type", event.Type)
 		}
 		if again {
-			c.resyncAgain(ctx, subscription, latest)
+			latest.want()
+			c.resyncIfWanted(subscribed, subscription, latest)
 		}
 	}
 }
@@ -212,6 +214,14 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 type latestResync struct {
 	mu     sync.Mutex
 	resync *resync
+	// wanted says that the hub has contradicted what it said before: if its answer to the last request leaves that out, nobody knows.
+	wanted bool
+}
+
+func (l *latestResync) want() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = true
 }
 
 func (l *latestResync) get() *resync {
@@ -220,14 +230,23 @@ func (l *latestResync) get() *resync {
 	return l.resync
 }
 
-func (l *latestResync) end() { l.get().end() }
-
 // resyncAgain has the hub send what the collection lacks, unless it is about to.
 func (c *collection) resyncAgain(ctx context.Context, subscription cloudevents.Subscription, latest *latestResync) {
 	latest.mu.Lock()
 	defer latest.mu.Unlock()
-	if latest.resync.isOver() {
-		latest.resync = c.startResync(ctx, subscription)
+	if latest.resync.isOver() && ctx.Err() == nil {
+		latest.resync, latest.wanted = c.startResync(ctx, subscription, latest), false
+	}
+}
+
+// resyncIfWanted has the hub send what the collection lacks if an event has shown that it lacks something. While a request is under way,
+// that waits for its end.
+func (c *collection) resyncIfWanted(ctx context.Context, subscription cloudevents.Subscription, latest *latestResync) {
+	latest.mu.Lock()
+	wanted := latest.wanted
+	latest.mu.Unlock()
+	if wanted {
+		c.resyncAgain(ctx, subscription, latest)
 	}
 }
 
@@ -279,38 +298,45 @@ type resync struct {
 	heard   chan struct{} // has one when something came
 }
 
-func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &resync{mark: c.markPrefix + uuid.NewString(), stop: cancel, over: ctx.Done(), version: c.api.versions.Load(),
-		heard: make(chan struct{}, 1)}
-	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
-	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
-	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
-	versions := append(c.ask(), cloudevents.ResourceVersion{ResourceID: r.mark})
-	if err := event.SetData(cloudevents.ResourceVersions{Versions: versions}); err != nil {
+func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription, latest *latestResync) *resync {
+	asking, stop := context.WithCancel(ctx)
+	r := &resync{mark: c.newMark(), stop: stop, over: asking.Done(), version: c.api.versions.Load(), heard: make(chan struct{}, 1)}
+	request, err := c.resyncRequest(r.mark)
+	if err != nil {
 		subscription.End(err)
 		return r
 	}
 	go func() {
-		err := c.api.publish(ctx, event)
+		err := c.api.publish(asking, request)
 		switch {
 		case r.isOver(): // the answer may come before the broker says that it has the request
 		case err != nil:
 			subscription.End(err)
 		default:
-			c.awaitEnd(ctx, r, subscription)
+			c.awaitEnd(ctx, r, subscription, latest)
 		}
 	}()
 	return r
 }
 
-// awaitEnd gives a resync up if nothing comes for too long, and the subscription with it, unless the collection has what the hub has.
-func (c *collection) awaitEnd(ctx context.Context, r *resync, subscription cloudevents.Subscription) {
+func (c *collection) newMark() string { return c.markPrefix + uuid.NewString() }
+
+// resyncRequest is the event that asks for what the collection lacks, with a mark at its end.
+func (c *collection) resyncRequest(mark string) (*cloudevents.Event, error) {
+	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
+	request := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
+	request.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
+	return request, request.SetData(cloudevents.ResourceVersions{Versions: append(c.ask(), cloudevents.ResourceVersion{ResourceID: mark})})
+}
+
+// awaitEnd gives a resync up if nothing comes for too long, and the subscription with it, unless the collection has what the hub has. What
+// was to follow the resync follows it then.
+func (c *collection) awaitEnd(ctx context.Context, r *resync, subscription cloudevents.Subscription, latest *latestResync) {
 	late := c.api.Clock.NewTimer(endOfResync)
 	defer late.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-r.over:
 			return
 		case <-r.heard:
 			late.Reset(endOfResync)
@@ -318,7 +344,9 @@ func (c *collection) awaitEnd(ctx context.Context, r *resync, subscription cloud
 			r.end()
 			if !c.isLive() {
 				subscription.End(status.Error(codes.Unavailable, errNoResync.Error()))
+				return
 			}
+			c.resyncIfWanted(ctx, subscription, latest)
 			return
 		}
 	}

@@ -308,3 +308,81 @@ func TestSlowResync(t *testing.T) {
 		})
 	}
 }
+
+// scriptedHub hands the mark of each resync request to a test, which sends what it wants.
+type scriptedHub struct {
+	slowHub
+	marks chan string
+}
+
+// Publish implements Broker.
+func (h *scriptedHub) Publish(_ context.Context, request *cloudevents.Event) error {
+	known := cloudevents.ResourceVersions{}
+	if err := request.ReadData(&known); err != nil {
+		return err
+	}
+	h.marks <- known.Versions[len(known.Versions)-1].ResourceID
+	return nil
+}
+
+// send returns when the agent has done what it does upon the events.
+func (h *scriptedHub) send(events ...*cloudevents.Event) {
+	for _, event := range events {
+		h.subscription.Load().events <- event
+		synctest.Wait()
+	}
+}
+
+// CE-05: what a restored hub says of a work while its answer to a resync request is under way, and the answer leaves out, is asked for when
+// that is over, whether the answer comes to its end or not.
+func TestRestoredDuringResync(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(h *scriptedHub, mark string){
+		"the answer ends": func(h *scriptedHub, mark string) { h.send(gone(cloudevents.ManifestBundles, mark)) },
+		"it does not": func(*scriptedHub, string) {
+			<-time.After(endOfResync + time.Second)
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				hub := &scriptedHub{marks: make(chan string, 10)}
+				works := New(ctx, Options{Broker: hub, Cluster: testCluster, Source: testCluster, Clock: clock.RealClock{}}).collections[resourceWorks]
+				of := func(action cloudevents.Action, name, version string) *cloudevents.Event {
+					work := newWork(name)
+					work.UID, work.ResourceVersion = types.UID(name), version
+					return encode(cloudevents.ManifestBundles, action, work)
+				}
+				live := make(chan error, 1)
+				go func() { live <- works.await(ctx) }()
+				first := <-hub.marks
+				hub.send(of(cloudevents.ResyncResponse, "a", "1500"), of(cloudevents.ResyncResponse, "b", "1500"),
+					gone(cloudevents.ManifestBundles, first))
+				if err := <-live; err != nil {
+					t.Fatal(err)
+				}
+				hub.send(of(cloudevents.Update, "a", "1000"))
+				second := <-hub.marks
+				hub.send(of(cloudevents.Update, "b", "1000"), of(cloudevents.ResyncResponse, "a", "1000"))
+				end(hub, second)
+				select {
+				case third := <-hub.marks:
+					hub.send(of(cloudevents.ResyncResponse, "b", "1000"), gone(cloudevents.ManifestBundles, third))
+				default:
+					t.Error("the hub is not asked again")
+				}
+				for _, name := range []string{"a", "b"} {
+					if r := works.get(types.NamespacedName{Namespace: testCluster, Name: name}); r == nil || r.hubVersion != "1000" {
+						t.Errorf("work %s is not as the hub has it", name)
+					}
+				}
+				if len(hub.marks) > 0 {
+					t.Error("the hub is asked once more")
+				}
+			})
+		})
+	}
+}
