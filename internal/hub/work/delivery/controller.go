@@ -82,6 +82,8 @@ type Controller struct {
 	reported map[types.NamespacedName]*cloudevents.Event
 	// resyncs has what the agent of a cluster knows, while it waits for an answer.
 	resyncs map[string]cloudevents.ResourceVersions
+	// unheard are the clusters of which something that the agent has said was left out, as they were cut off.
+	unheard map[string]bool
 }
 
 // version is what an agent is sent of a work. Of labels and annotations, which may be as large as the work, it is a hash.
@@ -96,7 +98,7 @@ type version struct {
 func New(c client.Client, reader client.Reader, o Options) *Controller {
 	return &Controller{client: c, reader: reader, transport: o.Transport, clock: o.Clock, enqueued: make(chan event.GenericEvent),
 		sent: map[types.NamespacedName]version{}, reported: map[types.NamespacedName]*cloudevents.Event{},
-		resyncs: map[string]cloudevents.ResourceVersions{}}
+		resyncs: map[string]cloudevents.ResourceVersions{}, unheard: map[string]bool{}}
 }
 
 // Register adds the controller to the manager, and has it run the transport.
@@ -125,13 +127,16 @@ func changed(update event.UpdateEvent) bool {
 }
 
 // Reconcile writes the status that the agent has reported, and sends the agent what is new. The broker knows nothing of clusters that are
-// cut off: nothing goes to their agents, and nothing is taken from them.
+// cut off: nothing goes to their agents, and nothing is taken from them. When such a cluster is accepted again, its agent is asked.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if cutOff, err := c.isCutOff(ctx, req.Namespace); err != nil {
 		return ctrl.Result{}, err
 	} else if cutOff {
 		c.forgetReports(req.NamespacedName)
 		return ctrl.Result{RequeueAfter: untilAccepted}, nil
+	}
+	if err := c.catchUp(ctx, req.Namespace); err != nil {
+		return ctrl.Result{}, err
 	}
 	if req.Name == "" {
 		return ctrl.Result{}, c.answer(ctx, req.Namespace)
@@ -157,14 +162,39 @@ func (c *Controller) isCutOff(ctx context.Context, name string) (bool, error) {
 	return managedcluster.CutOff(cluster), nil
 }
 
-// forgetReports leaves nothing of what an agent has said while its cluster was cut off, for when it is accepted again.
+// forgetReports leaves nothing of what an agent has said while its cluster was cut off, for when it is accepted again. That there was
+// something stays known.
 func (c *Controller) forgetReports(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	_, said := c.reported[key]
 	delete(c.reported, key)
 	if key.Name == "" {
+		_, said = c.resyncs[key.Namespace]
 		delete(c.resyncs, key.Namespace)
 	}
+	if said {
+		c.unheard[key.Namespace] = true
+	}
+}
+
+// catchUp has the agent of a cluster say again what was left out while the cluster was cut off. For the broker has taken it, so that the
+// agent does not: all its works are sent again, so that it reports those that it has removed, and the statuses are requested.
+func (c *Controller) catchUp(ctx context.Context, cluster string) error {
+	c.mu.Lock()
+	unheard := c.unheard[cluster]
+	delete(c.unheard, cluster)
+	c.mu.Unlock()
+	if !unheard {
+		return nil
+	}
+	if err := c.askAgain(ctx, cluster); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.unheard[cluster] = true
+		return fmt.Errorf("ask the agent of cluster %s, which is accepted again: %w", cluster, err)
+	}
+	return nil
 }
 
 // deliver sends the work to the agent, unless this version was sent.

@@ -283,6 +283,18 @@ func (c *Controller) connected(ctx context.Context) {
 	}
 }
 
+// askAgain sends the agent of a cluster all works, and requests from it the statuses that the hub does not have.
+func (c *Controller) askAgain(ctx context.Context, cluster string) error {
+	if err := c.sendChanged(ctx, cluster, cloudevents.ResourceVersions{}); err != nil {
+		return err
+	}
+	works := &workv1.ManifestWorkList{}
+	if err := c.client.List(ctx, works, client.InNamespace(cluster), client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	return c.requestStatuses(ctx, works.Items)
+}
+
 func (c *Controller) requestStatuses(ctx context.Context, works []workv1.ManifestWork) error {
 	for len(works) > 0 {
 		some := works[:min(mostHashes, len(works))]

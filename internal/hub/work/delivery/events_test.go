@@ -22,6 +22,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // recorded keeps what is sent, as ACTION UID.
@@ -214,6 +215,80 @@ func TestCutOff(t *testing.T) {
 		if len(c.reported) > 0 || len(c.resyncs) > 0 {
 			t.Errorf("cut off: %t, kept for when it is accepted again: %d statuses, %d requests", cutOff, len(c.reported), len(c.resyncs))
 		}
+	}
+}
+
+// MR-09: what an agent has said while its cluster was cut off, the broker has taken, so that the agent does not say it again by itself. When the
+// cluster is accepted again, the hub asks: it sends the works again, to which an agent that has removed one answers so, and requests
+// statuses. It asks once, and not if the agent has said nothing.
+func TestAcceptedAgain(t *testing.T) {
+	t.Parallel()
+	ofCluster := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "c1"}}
+	for name, test := range map[string]struct {
+		says func(t *testing.T, c *Controller)
+		key  ctrl.Request
+		want []string
+	}{
+		"it has removed the work": {
+			says: func(t *testing.T, c *Controller) {
+				t.Helper()
+				removed := metav1.Condition{Type: manifestbundle.ConditionDeleted, Status: metav1.ConditionTrue}
+				if err := c.keep(t.Context(), "c1", statusOf(t, removed)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			key: workRequest, want: []string{"resync_response 1", "resync_request "},
+		},
+		"it has asked for works": {
+			says: func(_ *testing.T, c *Controller) { c.resyncs["c1"] = cloudevents.ResourceVersions{} },
+			key:  ofCluster, want: []string{"resync_response 1", "resync_request "},
+		},
+		"nothing": {says: func(*testing.T, *Controller) {}, key: workRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			deleting := workOfC1()
+			deleting.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
+			transport := &recorded{}
+			c := newController(t, transport, cluster(false), deleting)
+			reconcile := func(key ctrl.Request) {
+				t.Helper()
+				if _, err := c.Reconcile(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			accept := func(accepted bool) {
+				t.Helper()
+				now := &clusterv1.ManagedCluster{}
+				if err := c.client.Get(t.Context(), client.ObjectKey{Name: "c1"}, now); err != nil {
+					t.Fatal(err)
+				}
+				now.Labels, now.Spec = cluster(!accepted).Labels, cluster(!accepted).Spec
+				if err := c.client.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.client.Delete(t.Context(), workOfC1()); err != nil {
+				t.Fatal(err)
+			}
+			reconcile(workRequest)
+			if want := []string{"update_request 1"}; !slices.Equal(transport.sent, want) {
+				t.Fatalf("sent %q, want %q", transport.sent, want)
+			}
+			transport.sent = nil
+			accept(false)
+			test.says(t, c)
+			reconcile(test.key)
+			if len(transport.sent) > 0 {
+				t.Errorf("while it is cut off, it is sent %q", transport.sent)
+			}
+			accept(true)
+			reconcile(test.key)
+			reconcile(workRequest)
+			if !slices.Equal(transport.sent, test.want) {
+				t.Errorf("sent %q, want %q", transport.sent, test.want)
+			}
+		})
 	}
 }
 
