@@ -475,6 +475,42 @@ func TestWorkOfAnotherCluster(t *testing.T) {
 	}
 }
 
+// GR-07 GR-09: the right to report on a work is asked for by the name that the agent says, so that the agent of a denied cluster reports on
+// those that it is to finish. With that of one work, it reports on no other.
+func TestWorkStatusByName(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		says         string
+		refused, bad bool
+	}{
+		"its name":        {says: "w"},
+		"no name":         {},
+		"that of another": {says: "other", refused: true},
+		"no name at all":  {says: "w/status", bad: true},
+	} {
+		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "u"}}
+		h := newHub(t, work)
+		sent := work.DeepCopy()
+		sent.Name = test.says
+		write, err := h.services[cloudevents.ManifestBundles].Prepare(workStatus(t, sent, "Applied"), statusOf(cloudevents.ManifestBundles), "c1")
+		if apierrors.IsBadRequest(err) != test.bad {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if write.Name != test.says || write.Subresource != "status" {
+			t.Errorf("%s: the right is for %q, subresource %q", name, write.Name, write.Subresource)
+		}
+		if err := write.Do(t.Context(), agentOfC1); apierrors.IsForbidden(err) != test.refused || err != nil && !test.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(work), work); err != nil || (len(work.Status.Conditions) > 0) == test.refused {
+			t.Errorf("%s: written: %+v, %v", name, work.Status, err)
+		}
+	}
+}
+
 // GR-08: a token is for whom has asked, and for no other subscriber of the cluster.
 func TestTokens(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,12 @@ func (w *works) Prepare(event *cloudevents.Event, eventType cloudevents.Type, cl
 	if sent.Namespace != cluster {
 		return nil, forbidden(w.dataType, string(sent.UID), "it is of cluster %q in an event for cluster %q", sent.Namespace, cluster)
 	}
-	return &broker.Write{Subresource: "status",
+	if sent.Name != "" { // agents of others may know a work by its UID alone
+		if err := checkName(w.dataType, sent.Name); err != nil {
+			return nil, err
+		}
+	}
+	return &broker.Write{Subresource: "status", Name: sent.Name,
 		Do: func(ctx context.Context, _ *access.Caller) error { return w.updateStatus(ctx, sent) }}, nil
 }
 
@@ -84,6 +89,9 @@ func (w *works) updateStatus(ctx context.Context, sent *workv1.ManifestWork) err
 		work, err := w.find(ctx, sent.Namespace, sent.UID)
 		if err != nil {
 			return err
+		}
+		if sent.Name != "" && sent.Name != work.Name { // the right of the agent is for the name
+			return forbidden(w.dataType, sent.Name, "the work with the UID %s is %q; report it by that name", sent.UID, work.Name)
 		}
 		if meta.IsStatusConditionTrue(sent.Status.Conditions, manifestbundle.ConditionDeleted) {
 			return w.release(ctx, work)
