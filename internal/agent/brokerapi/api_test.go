@@ -508,14 +508,14 @@ func TestStatusAndConflict(t *testing.T) {
 		t.Errorf("a stale patch: %v", err)
 	}
 	// A change that the agent has not received yet: the hub says so.
-	h.mu.Lock()
-	h.mute = true
-	h.mu.Unlock()
-	h.put(cloudevents.ManagedClusters, h.get(cloudevents.ManagedClusters, testCluster))
 	now := &clusterv1.ManagedCluster{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), now); err != nil {
 		t.Fatal(err)
 	}
+	h.mu.Lock()
+	h.mute = true
+	h.mu.Unlock()
+	h.put(cloudevents.ManagedClusters, h.get(cloudevents.ManagedClusters, testCluster))
 	before = now.DeepCopy()
 	now.Status.Version.Kubernetes = "v6"
 	if _, err := patch.Status(t.Context(), c, now, before); !apierrors.IsConflict(err) {

@@ -329,6 +329,16 @@ func (c *collection) resyncRequest(mark string) (*cloudevents.Event, error) {
 	return request, request.SetData(cloudevents.ResourceVersions{Versions: append(c.ask(), cloudevents.ResourceVersion{ResourceID: mark})})
 }
 
+// askHub has the hub send what the collection lacks, and returns when it has agreed to: once in half a minute, that takes an answer of its
+// API, by which the agent may have it. A subscription alone says nothing of the API behind it.
+func (c *collection) askHub(ctx context.Context) error {
+	request, err := c.resyncRequest(c.newMark())
+	if err != nil {
+		return err
+	}
+	return c.api.publish(ctx, request)
+}
+
 // awaitEnd gives a resync up if nothing comes for too long, and the subscription with it, unless the collection has what the hub has. What
 // was to follow the resync follows it then.
 func (c *collection) awaitEnd(ctx context.Context, r *resync, subscription cloudevents.Subscription, latest *latestResync) {
@@ -481,7 +491,7 @@ func (c *collection) handle(ctx context.Context, event *cloudevents.Event) (agai
 		return false, err
 	}
 	if c.kind.namespaced && o.GetNamespace() != c.api.Cluster ||
-		!c.kind.namespaced && c.kind.resource == "managedclusters" && o.GetName() != c.api.Cluster {
+		!c.kind.namespaced && c.kind.resource == resourceClusters && o.GetName() != c.api.Cluster {
 		return false, nil
 	}
 	return c.receive(o, eventType.Action, nil)

@@ -9,10 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubclient"
+	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -21,7 +26,8 @@ import (
 type slowHub struct {
 	pause        time.Duration
 	silent       bool
-	works        []*workv1.ManifestWork
+	dataType     cloudevents.DataType
+	objects      []client.Object
 	requests     atomic.Int32
 	subscription atomic.Pointer[slowSubscription]
 }
@@ -43,10 +49,10 @@ func (h *slowHub) Publish(ctx context.Context, request *cloudevents.Event) error
 
 func (h *slowHub) answer(to *slowSubscription, mark string) {
 	events := []*cloudevents.Event{}
-	for _, work := range h.works {
-		events = append(events, encode(cloudevents.ManifestBundles, cloudevents.ResyncResponse, work))
+	for _, o := range h.objects {
+		events = append(events, encode(h.dataType, cloudevents.ResyncResponse, o))
 	}
-	for _, event := range append(events, gone(cloudevents.ManifestBundles, mark)) {
+	for _, event := range append(events, gone(h.dataType, mark)) {
 		select {
 		case <-time.After(h.pause):
 		case <-to.ctx.Done():
@@ -282,15 +288,15 @@ func TestSlowResync(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				hub := &slowHub{pause: test.pause, silent: test.silent}
+				hub := &slowHub{pause: test.pause, silent: test.silent, dataType: cloudevents.ManifestBundles}
 				for _, name := range []string{"a", "b", "c"} {
 					work := newWork(name)
 					work.UID = types.UID(name)
-					hub.works = append(hub.works, work)
+					hub.objects = append(hub.objects, work)
 				}
 				works := New(ctx, Options{Broker: hub, Cluster: testCluster, Source: testCluster, Clock: clock.RealClock{}}).collections[resourceWorks]
 				err := works.await(ctx)
-				for range len(hub.works) { // readers wait for less time than the hub takes
+				for range len(hub.objects) { // readers wait for less time than the hub takes
 					if err != nil {
 						err = works.await(ctx)
 					}
@@ -298,7 +304,7 @@ func TestSlowResync(t *testing.T) {
 				<-time.After(2 * firstResubscription)
 				works.mu.Lock()
 				defer works.mu.Unlock()
-				if live := err == nil && len(works.records) == len(hub.works); live != test.live {
+				if live := err == nil && len(works.records) == len(hub.objects); live != test.live {
 					t.Errorf("got %d works, %v", len(works.records), err)
 				}
 				if requests := hub.requests.Load(); (requests == 1) != test.live {
@@ -385,4 +391,57 @@ func TestRestoredDuringResync(t *testing.T) {
 			})
 		})
 	}
+}
+
+// deadHub answers as long as the API behind it does. Its subscriptions outlive that.
+type deadHub struct {
+	slowHub
+	dead atomic.Bool
+}
+
+// Publish implements Broker.
+func (h *deadHub) Publish(ctx context.Context, request *cloudevents.Event) error {
+	if h.dead.Load() {
+		return status.Error(codes.Unavailable, "it cannot be reviewed now whether the agent may")
+	}
+	return h.slowHub.Publish(ctx, request)
+}
+
+// RG-54: of several hubs, an agent leaves one whose API does not answer, also while the gRPC server in front of it keeps the subscription,
+// and no other.
+func TestHubWithoutAPIIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		joined := newCluster()
+		joined.UID, joined.ResourceVersion, joined.Spec.HubAcceptsClient = "c", "1", true
+		hub := &deadHub{slowHub: slowHub{objects: []client.Object{joined}, dataType: cloudevents.ManagedClusters}}
+		api := New(ctx, Options{Broker: hub, Address: "hub.invalid:443", Cluster: testCluster, Source: testCluster, Clock: clock.RealClock{}})
+		c, err := hubclient.New(api.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const patience = time.Minute
+		left := make(chan error, 1)
+		go func() { left <- monitor.New(c, testCluster, patience, clock.RealClock{}).Start(ctx) }()
+		select {
+		case err := <-left:
+			t.Fatalf("a hub that answers is left: %v", err)
+		case <-time.After(time.Hour):
+		}
+		hub.dead.Store(true)
+		select {
+		case err := <-left:
+			var lost *monitor.LostError
+			if !errors.As(err, &lost) || lost.Reason != monitor.Gone {
+				t.Errorf("got %v, want %s", err, monitor.Gone)
+			}
+		case <-time.After(2 * patience):
+			t.Error("the hub is not left")
+		}
+		if !api.collections[resourceClusters].isLive() {
+			t.Error("the subscription has ended")
+		}
+	})
 }

@@ -20,6 +20,7 @@ import (
 const (
 	resourceServiceAccounts = "serviceaccounts"
 	resourceEvents          = "events"
+	resourceClusters        = "managedclusters"
 	resourceWorks           = "manifestworks"
 )
 
@@ -53,7 +54,7 @@ func allow(what ...string) map[string]bool {
 }
 
 var kinds = []kind{
-	{group: clusterv1.GroupVersion, resource: "managedclusters", name: "ManagedCluster", dataType: cloudevents.ManagedClusters, stored: true,
+	{group: clusterv1.GroupVersion, resource: resourceClusters, name: "ManagedCluster", dataType: cloudevents.ManagedClusters, stored: true,
 		allows: allow(get, create, update, updateStatus)},
 	{group: certificatesv1.SchemeGroupVersion, resource: "certificatesigningrequests", name: "CertificateSigningRequest",
 		dataType: cloudevents.SigningRequests, stored: true, allows: allow(get, create)},

@@ -58,7 +58,7 @@ func (r *request) flag(name string) bool {
 	return on && err == nil
 }
 
-// read answers to get, list and watch.
+// read answers to get, list and watch. Who gets the ManagedCluster by its name wants to know whether the hub is there: it is asked first.
 func (c *collection) read(r *request) (*http.Response, error) {
 	if !acceptsJSON(r.Header) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotAcceptable,
@@ -66,6 +66,11 @@ func (c *collection) read(r *request) (*http.Response, error) {
 	}
 	if err := c.await(r.Context()); err != nil {
 		return nil, err
+	}
+	if r.name != "" && c.kind.resource == resourceClusters {
+		if err := c.askHub(r.Context()); err != nil {
+			return nil, err
+		}
 	}
 	if r.name != "" {
 		found := c.get(types.NamespacedName{Namespace: r.namespace, Name: r.name})

@@ -72,7 +72,7 @@ func (a *API) create(r *request, c *collection) (*http.Response, error) {
 	if err := named(o, r); err != nil {
 		return nil, err
 	}
-	if r.kind.resource == "managedclusters" && o.GetName() != a.Cluster {
+	if r.kind.resource == resourceClusters && o.GetName() != a.Cluster {
 		return nil, r.elsewhere(a.Cluster)
 	}
 	if err := c.await(r.Context()); err != nil {
