@@ -40,6 +40,7 @@ type Broker struct {
 	Options
 	services map[cloudevents.DataType]Service
 	registry registry
+	resyncs  turns
 	stop     sync.Once
 	stopped  chan struct{}
 }
@@ -47,7 +48,7 @@ type Broker struct {
 // New returns a Broker without services.
 func New(o Options) *Broker {
 	return &Broker{Options: o, services: map[cloudevents.DataType]Service{},
-		registry: newRegistry(), stopped: make(chan struct{})}
+		registry: newRegistry(), resyncs: newTurns(), stopped: make(chan struct{})}
 }
 
 // Serve adds services. It is called before the first call of a client.
@@ -188,19 +189,48 @@ func (b *Broker) authorize(ctx context.Context, caller *access.Caller, needed ac
 	return b.Access.Authorize(ctx, caller, needed)
 }
 
-// resync queues what a subscriber says that it has not got.
+// resyncTimeout is how long an answer to a resync request may take to be queued, after others of the same user. Agents wait half as long.
+const resyncTimeout = 30 * time.Second
+
+// bounded returns a context that ends after the resyncTimeout.
+func (b *Broker) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := b.Clock.NewTimer(resyncTimeout)
+	go func() {
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			cancel(status.Errorf(codes.ResourceExhausted, "the resync request is not answered after %s, or the answer not received", resyncTimeout))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// resync queues what a subscriber says that it has not got. The data of a request, which may be large, is decoded when it is its turn.
 func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Service, event *cloudevents.Event, eventType cloudevents.Type,
 	cluster string) error {
 	catalogue, ok := service.(Catalogue)
 	if !ok || eventType.SubResource != cloudevents.Spec {
 		return badRequest("event %s: there is no resync of the %s of %s", event.ID, eventType.SubResource, eventType.DataType)
 	}
+	permitted, err := b.permitted(ctx, caller, catalogue, attributes(eventType.DataType, "list", cluster))
+	if err != nil {
+		return err
+	}
+	if named, ok := permitted.(*worksByName); ok {
+		catalogue = named
+	}
+	ctx, cancel := b.bounded(ctx)
+	defer cancel()
+	done, err := b.resyncs.take(ctx, asker{topic{eventType.DataType, cluster}, caller.Username})
+	if err != nil {
+		return err
+	}
+	defer done()
 	known := cloudevents.ResourceVersions{}
 	if err := event.ReadData(&known); err != nil {
 		return badRequest("%v", err)
-	}
-	if err := b.authorize(ctx, caller, attributes(eventType.DataType, "list", cluster)); err != nil {
-		return err
 	}
 	subscribers := b.registry.of(topic{eventType.DataType, cluster}, caller.Username)
 	if len(subscribers) == 0 {
@@ -209,7 +239,9 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 			caller.Username, eventType.DataType, cluster)))
 	}
 	changed, gone, err := missed(ctx, catalogue, cluster, known.Versions)
-	if err != nil {
+	if _, ofGRPC := status.FromError(err); err != nil && ofGRPC {
+		return err
+	} else if err != nil {
 		return cloudevents.PublishError(err)
 	}
 	for _, s := range subscribers {
@@ -256,7 +288,11 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 		}
 		delete(unknown, string(version.UID))
 	}
-	if len(unknown) == 0 {
+	switch strange := len(unknown) - len(ahead); {
+	case strange > mostPending:
+		return nil, nil, status.Errorf(codes.ResourceExhausted, "the resync request has %d resources of cluster %q that the hub does not know, "+
+			"and may have %d", strange, cluster, mostPending)
+	case len(unknown) == 0:
 		return changed, marks, nil
 	}
 	existing, err := catalogue.Existing(ctx, cluster)
@@ -300,11 +336,11 @@ func (b *Broker) subscribe(request *pb.SubscriptionRequest, stream grpc.ServerSt
 		verb = fleet.VerbSubscribe
 	}
 	needed := attributes(source.DataType(), verb, request.GetClusterName())
-	if err := b.authorize(ctx, caller, needed); err != nil {
+	if source, err = b.permitted(ctx, caller, source, needed); err != nil {
 		return err
 	}
 	if err := source.Start(ctx); err != nil {
-		return status.Errorf(codes.Unavailable, "the hub cannot be read now: %v", err)
+		return unreadableNow(err)
 	}
 	s := newSubscription(Subscriber{Cluster: request.GetClusterName(), User: caller.Username}, source)
 	if err := b.registry.add(s); err != nil {

@@ -51,12 +51,13 @@ func (tokenReviews) Create(_ context.Context, review *authenticationv1.TokenRevi
 }
 
 // rights let the agent of a cluster do everything there, and everybody with certificate requests, which are in no namespace, until they are
-// denied.
+// denied. Who is denied may still do everything by the names of remaining.
 type rights struct {
 	authorizationclient.SubjectAccessReviewInterface
-	mu     sync.Mutex
-	asked  []authorizationv1.ResourceAttributes
-	denied map[string]bool
+	mu        sync.Mutex
+	asked     []authorizationv1.ResourceAttributes
+	denied    map[string]bool
+	remaining []string
 }
 
 func (r *rights) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (
@@ -67,14 +68,20 @@ func (r *rights) Create(_ context.Context, review *authorizationv1.SubjectAccess
 	user, _, _ := strings.Cut(review.Spec.User, "-")
 	attributes := review.Spec.ResourceAttributes
 	allowed := user == attributes.Namespace || attributes.Resource == "certificatesigningrequests"
-	review.Status.Allowed = allowed && !r.denied[review.Spec.User]
+	review.Status.Allowed = allowed && (!r.denied[review.Spec.User] || slices.Contains(r.remaining, attributes.Name))
 	return review, nil
 }
 
-func (r *rights) deny(user string) {
+func (r *rights) deny(user string, remaining ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.denied[user] = true
+	r.denied[user], r.remaining = true, remaining
+}
+
+func (r *rights) accept(user string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.denied, user)
 }
 
 // works is a source of resources that a test sets.
@@ -86,6 +93,8 @@ type works struct {
 	listed   int // how often the API itself was asked
 	wrote    []string
 	err      error
+	// asking has one for each question to the API, which waits for answer then; nil stands for no wait.
+	asking, answer chan struct{}
 }
 
 func (w *works) DataType() cloudevents.DataType { return w.dataType }
@@ -114,6 +123,10 @@ func (w *works) Versions(_ context.Context, cluster string) ([]broker.Version, e
 }
 
 func (w *works) Existing(context.Context, string) (map[types.UID]int64, error) {
+	if w.asking != nil {
+		w.asking <- struct{}{}
+		<-w.answer
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listed++
@@ -514,6 +527,126 @@ func TestRevocation(t *testing.T) {
 				t.Errorf("the other one got %q", got)
 			}
 		})
+	}
+}
+
+// GR-07: the agent of a denied cluster, and nobody else, gets the works that it may get by name, to finish them: on request and when they
+// change. Another one is kept from it, and not said to be gone. When it is accepted again, it has to subscribe anew, to get them all.
+func TestWorksByName(t *testing.T) {
+	t.Parallel()
+	const agent, user = "c1-a+system:open-cluster-management:c1", "c1-b"
+	s := start(t, clock.RealClock{}, 0)
+	for _, uid := range []string{"old", "new"} {
+		s.works.versions["c1"] = append(s.works.versions["c1"], broker.Version{Ref: change("c1", uid).Ref, Version: 4})
+	}
+	s.works.existing = map[types.UID]int64{"old": 4, "new": 4, "hidden": 4}
+	s.rights.deny("c1-a", "old")
+	s.rights.deny(user, "old")
+	if _, err := s.trySubscribe(t, user, "c1", cloudevents.ManifestBundles).Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("who is no agent: %v", err)
+	}
+	stream := s.subscribe(t, agent, "c1")
+	known := cloudevents.ResourceVersions{}
+	for _, uid := range []string{"old", "hidden", "gone"} {
+		known.Versions = append(known.Versions, cloudevents.ResourceVersion{ResourceID: uid, ResourceVersion: 3})
+	}
+	if err := s.publish(t, agent, "c1", cloudevents.Resync, known); err != nil {
+		t.Fatal(err)
+	}
+	s.Notify(change("c1", "new"))
+	s.Notify(change("c1", "old"))
+	if got, want := []string{next(t, stream), next(t, stream), next(t, stream)},
+		[]string{"resync_response old", "delete_request gone", "update_request old"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	s.Review("c1")
+	s.Notify(change("c1", "old"))
+	if got := next(t, stream); got != "update_request old" {
+		t.Errorf("after a review: %s", got)
+	}
+	s.rights.accept("c1-a")
+	s.Review("c1")
+	if _, err := stream.Recv(); status.Code(err) != codes.Aborted {
+		t.Errorf("accepted again: %v", err)
+	}
+	all := s.subscribe(t, agent, "c1")
+	s.Notify(change("c1", "new"))
+	if got := next(t, all); got != "update_request new" {
+		t.Errorf("accepted again, it gets %s", got)
+	}
+	s.rights.deny("c1-a")
+	s.Review("c1")
+	if _, err := all.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("denied without works: %v", err)
+	}
+}
+
+// strangers are resources that the hub does not know.
+func strangers(prefix string, n int) cloudevents.ResourceVersions {
+	known := cloudevents.ResourceVersions{}
+	for i := range n {
+		known.Versions = append(known.Versions, cloudevents.ResourceVersion{ResourceID: fmt.Sprint(prefix, i), ResourceVersion: 1})
+	}
+	return known
+}
+
+// A subscriber that does not read has no answers to resync requests pile up: one may be about as many unknown resources as may wait for it,
+// and waits for room for a bounded time, whatever time the client gives.
+func TestResyncsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := clocktesting.NewFakeClock(time.Now())
+	s := start(t, c, 0)
+	s.subscribe(t, "c1", "c1")
+	if err := s.publish(t, "c1", "c1", cloudevents.Resync, strangers("many", 20_000)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("20,000 unknown resources: %v", err)
+	}
+	if s.works.listed > 0 {
+		t.Error("the API was asked about them")
+	}
+	if err := s.publish(t, "c1", "c1", cloudevents.Resync, strangers("first", 10_000)); err != nil {
+		t.Errorf("10,000 unknown resources: %v", err)
+	}
+	defer step(c, 10*time.Second)()
+	var err error
+	for i := 0; err == nil && i < 20; i++ { // some are on their way to the client
+		err = s.publish(t, "c1", "c1", cloudevents.Resync, strangers(fmt.Sprint("more", i, "-"), 10_000))
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("while nothing is received: %v", err)
+	}
+}
+
+// Of a user, one resync request about a topic is answered at a time: what others say is not read before.
+func TestResyncsTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	s.works.asking, s.works.answer = make(chan struct{}, 20), make(chan struct{})
+	s.subscribe(t, "c1-a", "c1")
+	s.subscribe(t, "c1-b", "c1")
+	results := make(chan error, 20)
+	ask := func(user string) {
+		go func() { results <- s.publish(t, user, "c1", cloudevents.Resync, strangers("u", 1)) }()
+	}
+	ask("c1-a")
+	<-s.works.asking
+	for range 12 { // of which 10 may wait
+		ask("c1-a")
+	}
+	for range 2 {
+		if err := <-results; status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("too many: %v", err)
+		}
+	}
+	ask("c1-b")
+	<-s.works.asking // another user does not wait
+	if len(s.works.asking) > 0 {
+		t.Error("two requests of a user are answered at once")
+	}
+	close(s.works.answer)
+	for range 12 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *subscription) notify(ref Ref, action cloudevents.Action) {
 	}
 }
 
-// enqueueAll queues a resource as soon as there is room.
+// enqueueAll queues resources, each as soon as there is room.
 func (s *subscription) enqueueAll(ctx context.Context, refs []Ref, action cloudevents.Action) error {
 	for _, ref := range refs {
 		for full := s.queue.put(ref, action); full != nil; full = s.queue.put(ref, action) {
@@ -67,7 +67,7 @@ func (s *subscription) enqueueAll(ctx context.Context, refs []Ref, action cloude
 			case <-s.ended:
 				return s.err
 			case <-ctx.Done():
-				return ctx.Err()
+				return context.Cause(ctx)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (b *Broker) check(ctx context.Context, s *subscription, needed access.Attri
 		if caller.Username != s.to.User {
 			return status.Errorf(codes.PermissionDenied, "the credential is now one of %q, and was one of %q", caller.Username, s.to.User)
 		}
-		err = b.authorize(ctx, caller, needed)
+		err = b.checkPermitted(ctx, s, caller, needed)
 	}
 	if status.Code(err) == codes.Unavailable {
 		return nil

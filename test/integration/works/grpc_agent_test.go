@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -312,6 +313,38 @@ func TestAgentByGRPC(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// RG-17 GR-07 WK-14: the agent of a denied cluster, which by gRPC, too, gets works by name alone, removes what a work has applied that is
+// deleted then, and gets all works when the cluster is accepted again.
+func TestDeniedAgentByGRPC(t *testing.T) {
+	t.Parallel()
+	const cluster = "denied-by-grpc"
+	h := startGRPCHub(t)
+	c := h.Client(t)
+	agent, _ := h.newAgent(t, cluster, "--workload-source-driver", "grpc")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, c, cluster)
+	env.AwaitAvailable(t, c, cluster)
+	work := configMapWork(cluster, "grpc-denied", "one")
+	framework.Create(t, c, work)
+	awaitAppliedByGRPC(t, c, work)
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
+	framework.MergePatch(t, c, mc, `{"spec":{"hubAcceptsClient":false}}`)
+	framework.AwaitHubAccepted(t, c, cluster, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+	framework.AwaitGone(t, c, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.WorkRoleBinding(cluster)}})
+	if err := c.Delete(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+	awaitValue(t, work.Name, "")
+	framework.AwaitGone(t, c, work)
+	framework.MergePatch(t, c, mc, `{"spec":{"hubAcceptsClient":true}}`)
+	after := configMapWork(cluster, "grpc-accepted-again", "one")
+	framework.AwaitHubAccepted(t, c, cluster, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	framework.Create(t, c, after)
+	awaitAppliedByGRPC(t, c, after)
 }
 
 // CE-05: an agent by gRPC that runs all the time has works as a restored hub has them, and applies what they are changed to there, under a
