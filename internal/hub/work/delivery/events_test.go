@@ -218,9 +218,9 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// MR-09: what an agent has said while its cluster was cut off, the broker has taken, so that the agent does not say it again by itself. When the
-// cluster is accepted again, the hub asks: it sends the works again, to which an agent that has removed one answers so, and requests
-// statuses. It asks once, and not if the agent has said nothing.
+// MR-09: what an agent has said while its cluster was cut off, the broker has taken, so that the agent does not say it again by itself.
+// When the cluster is accepted again, the hub asks: it sends the works again, to which an agent that has removed one answers so, and
+// requests statuses. It asks once, and not if the agent has said nothing.
 func TestAcceptedAgain(t *testing.T) {
 	t.Parallel()
 	ofCluster := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "c1"}}
