@@ -144,7 +144,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 		if manager == nil && c.hub == c.in {
 			return nil, c.checkName(ctx)
 		}
-		return manager, c.leaveOtherHub(ctx)
+		return manager, c.leaveOtherHub(ctx, manager)
 	}
 	if c.force {
 		c.Note("Warning: the cluster with the API of the hub cannot be reached, so what is there stays: %v", err)
@@ -194,28 +194,45 @@ func (c *cleaning) annotateNamespace(ctx context.Context, value *string) error {
 	return c.in.Patch(ctx, c.namespace(), patch)
 }
 
-// leaveOtherHub leaves a hub as it is that a hosted ClusterManager leads to and that is of another one. What one that is gone has left can
-// be taken over.
-func (c *cleaning) leaveOtherHub(ctx context.Context) error {
-	if c.hub == c.in {
-		return nil
-	}
-	of := installation.Reference{GroupVersionKind: installation.KindCRD, Name: crdManagedClusters}
-	definition, err := c.hub.Get(ctx, of)
-	if err != nil || definition == nil {
-		return err
-	}
-	owner := definition.GetLabels()[fleet.LabelCreatedByClusterManager]
-	if owner == "" || owner == c.name {
-		return nil
-	}
-	other, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: owner})
-	if err != nil || other == nil {
+// leaveOtherHub leaves a hub as it is that is of another ClusterManager. The operator refuses the one that is to be removed then, so nothing
+// of the hub is its.
+func (c *cleaning) leaveOtherHub(ctx context.Context, manager *unstructured.Unstructured) error {
+	owner, err := c.otherOwner(ctx, manager)
+	if err != nil || owner == "" {
 		return err
 	}
 	c.Note("The hub in %s stays: it is that of ClusterManager %s.", c.hub.Server(), owner)
 	c.hub = nil
 	return nil
+}
+
+// otherOwner is the ClusterManager that has the hub, if that is another one: one in the cluster of the hub whose API that is, or the one by
+// the label of the hub's definitions. What one that is gone has left can be taken over.
+func (c *cleaning) otherOwner(ctx context.Context, manager *unstructured.Unstructured) (string, error) {
+	if c.hub != c.in {
+		there, err := c.hub.List(ctx, installation.KindClusterManager, "", "")
+		if err != nil {
+			return "", err
+		}
+		for i := range there {
+			if !installation.IsHosted(&there[i]) && (manager == nil || there[i].GetUID() != manager.GetUID()) {
+				return there[i].GetName() + " there", nil
+			}
+		}
+	}
+	definition, err := c.hub.Get(ctx, installation.Reference{GroupVersionKind: installation.KindCRD, Name: crdManagedClusters})
+	if err != nil || definition == nil {
+		return "", err
+	}
+	owner := definition.GetLabels()[fleet.LabelCreatedByClusterManager]
+	if owner == "" || owner == c.name {
+		return "", nil
+	}
+	other, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: owner})
+	if err != nil || other == nil {
+		return "", err
+	}
+	return owner, nil
 }
 
 // checkName refuses the name of no ClusterManager where there is another one whose API is this cluster's: what there is of a hub is its.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
@@ -117,6 +118,82 @@ func TestHostedCleanLeavesTheHubOfAnother(t *testing.T) {
 				t.Errorf("it makes %d changes of the hub, and leaves %v", changes(hub), hosting.Paths())
 			}
 		})
+	}
+}
+
+// CA-20: a ClusterManager that the operator has refused, as the hub is another's, goes alone.
+func TestCleanOfARefusedClusterManager(t *testing.T) {
+	t.Parallel()
+	const (
+		clusters = definitionsPath + "managedclusters.cluster.open-cluster-management.io"
+		cluster  = "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1"
+		work     = "/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks/web"
+	)
+	inUse := map[string]string{
+		clusters: partOf("cluster-manager"),
+		cluster:  `{"metadata":{"finalizers":["a.io/b"]},"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`,
+		work:     `{"metadata":{"finalizers":["a.io/b"]}}`,
+	}
+	kinds := map[string]string{clusters: "CustomResourceDefinition", cluster: "ManagedCluster", work: "ManifestWork"}
+	serveHub := func(h clitest.Hub) {
+		serve(h, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+		serve(h, "/apis/work.open-cluster-management.io/v1", "manifestworks ManifestWork")
+		put(t, h, kinds, inUse)
+	}
+	for _, force := range []bool{false, true} {
+		args := []string{"clean"}
+		if force {
+			args = append(args, "--force")
+		}
+		t.Run("in the cluster of the hub "+strings.Join(args[1:], ""), func(t *testing.T) {
+			t.Parallel()
+			h := withManager(t)
+			serveHub(h)
+			put(t, h, map[string]string{managersPath + "hub2": "ClusterManager"}, nil)
+			before := slices.DeleteFunc(h.Paths(), func(path string) bool { return path == managersPath+"hub2" })
+			got := h.Run(t, "", append(args, "--name", "hub2")...)
+			got.Succeeds(t, "cleaned up successfully")
+			if !strings.Contains(got.ErrOut, "stays: it is that of ClusterManager cluster-manager.") {
+				t.Errorf("nothing says what stays: %s", got.ErrOut)
+			}
+			if diff := cmp.Diff(before, h.Paths()); diff != "" {
+				t.Error(diff)
+			}
+		})
+		t.Run("hosted, of a hub with its own "+strings.Join(args[1:], ""), func(t *testing.T) {
+			t.Parallel()
+			hosting, hub := withHostedHub(t)
+			serveHub(hub)
+			put(t, hub, map[string]string{managersPath + "cluster-manager": "ClusterManager"},
+				map[string]string{managersPath + "cluster-manager": `{"metadata":{"uid":"resident"}}`})
+			got := hosting.Run(t, "", args...)
+			got.Succeeds(t, "cleaned up successfully")
+			if !strings.Contains(got.ErrOut, "stays: it is that of ClusterManager cluster-manager there.") {
+				t.Errorf("nothing says what stays: %s", got.ErrOut)
+			}
+			if changes(hub) > 0 || hosting.Has(managersPath+"cluster-manager") {
+				t.Errorf("it makes %d changes of the hub, and leaves %v", changes(hub), hosting.Paths())
+			}
+		})
+	}
+}
+
+// CA-20, CA-14: the hub of a ClusterManager is where it was installed, whatever the spec says by now, which "capstan init" does not change.
+func TestModeOfAnInstalledHub(t *testing.T) {
+	t.Parallel()
+	hosting, hub := withHostedHub(t)
+	const manager = managersPath + "cluster-manager"
+	const cluster = "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1"
+	put(t, hosting, map[string]string{manager: "ClusterManager"}, map[string]string{
+		manager: `{"metadata":{"annotations":{"capstan.io/installed-mode":"Hosted"}},"spec":{"deployOption":{"mode":"Default"}}}`})
+	put(t, hub, map[string]string{cluster: "ManagedCluster"}, map[string]string{
+		cluster: `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`})
+	before := changes(hosting)
+	hosting.Run(t, "", "clean").Fails(t, "these clusters of the hub are available: c1")
+	hosting.Run(t, "", "init").Fails(t, "ClusterManager cluster-manager is installed in the mode Hosted, which cannot change",
+		"--cluster-manager-values-file", "capstan clean --name cluster-manager")
+	if changes(hosting) > before || changes(hub) > 0 {
+		t.Error("something is changed")
 	}
 }
 

@@ -266,7 +266,7 @@ func (i *initialization) preflight(ctx context.Context, cluster *Cluster, object
 	if err := checkInstaller(running, fleet.NamespaceOperators, clusterManagerOperator, "upgrade the hub with that"); err != nil {
 		return err
 	}
-	if err := checkManagersNotKept(ctx, cluster, objects); err != nil {
+	if err := checkManagers(ctx, cluster, objects); err != nil {
 		return err
 	}
 	if err := upgradableHub.checkReplaced(ctx, cluster, running, objects); err != nil {
@@ -293,8 +293,9 @@ func checkManagerNotDeleted(ctx context.Context, cluster *Cluster, objects []*un
 	return nil
 }
 
-// checkManagersNotKept refuses to change a ClusterManager that another tool keeps, which may not keep the operator.
-func checkManagersNotKept(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+// checkManagers refuses to change a ClusterManager that another tool keeps, which may not keep the operator, or whose hub would have to
+// change its mode.
+func checkManagers(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, manager := range ofKind(objects, installation.KindClusterManager) {
 		existing, err := cluster.Get(ctx, installation.ReferenceTo(&manager))
 		if err != nil {
@@ -306,8 +307,22 @@ func checkManagersNotKept(ctx context.Context, cluster *Cluster, objects []*unst
 		if err := checkCustomInstallers(installation.KindClusterManager, *existing); err != nil {
 			return err
 		}
+		if err := checkMode(existing, &manager); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// checkMode fails if a hub is installed in another mode than it would be: it says on which cluster the API of the hub is.
+func checkMode(existing, manager *unstructured.Unstructured) error {
+	installed := existing.GetAnnotations()[fleet.AnnotationInstalledMode]
+	if installed == "" || installation.IsHosted(existing) == installation.IsHosted(manager) {
+		return nil
+	}
+	return fmt.Errorf("%s is installed in the mode %s, which cannot change: set clusterManager.mode to %s in the file of "+
+		"--cluster-manager-values-file; or remove the hub first, with all that is stored in it, by \"capstan clean --name %s\"",
+		installation.ReferenceTo(existing), installed, installed, existing.GetName())
 }
 
 // hubConditions are those of the ClusterManager of a hub that works.

@@ -228,6 +228,8 @@ const (
 	// AnnotationOperatorVersion on a CRD is the version of whoever applied it last, mostly an operator; an older one leaves the CRD
 	// alone.
 	AnnotationOperatorVersion = "operator.open-cluster-management.io/version"
+	// AnnotationInstalledMode on a ClusterManager is the mode in which its hub is installed, Default or Hosted, whatever its spec says now.
+	AnnotationInstalledMode = "capstan.io/installed-mode"
 	// AnnotationEvictionTimestamp on a Klusterlet is when the eviction of what it manages started, in RFC 3339.
 	AnnotationEvictionTimestamp = "operator.open-cluster-management.io/managed-resources-eviction-timestamp"
 	// AnnotationOpenShiftWorkload and its value OpenShiftWorkloadManagement mark namespaces of the operators as

@@ -80,7 +80,7 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 			cm.Annotations[upgrade.AnnotationVersion] = "v1.4.0"
 		}), reason: frame.ReasonVersionRefused, fails: true},
 		"a hub that cannot be reached": {edit: named("cluster-manager", hostedAt("hub.example.com"), func(cm *operatorv1.ClusterManager) {
-			cm.Annotations[annotationMode] = string(operatorv1.InstallModeHosted)
+			cm.Annotations[fleet.AnnotationInstalledMode] = string(operatorv1.InstallModeHosted)
 		}), namespace: fleet.NamespaceOperators, reason: fleet.ReasonHubResourceApplyFailed, fails: true},
 		"the hub of another": {edit: named("second"), reason: fleet.ReasonHubResourceApplyFailed},
 		"an operator in the namespace of the hub": {edit: named("indigo"), namespace: fleet.NamespaceHub,
@@ -89,7 +89,7 @@ func TestComponentsAreReportedWhateverFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{
-				Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeDefault)}}}
+				Annotations: map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeDefault)}}}
 			test.edit(cm)
 			stored := []client.Object{cm}
 			if cm.Name == "second" {

@@ -12,13 +12,10 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
-// annotationMode on a ClusterManager is the mode in which its hub is installed. The mode says on which cluster the API of the hub is, with
+// modeOf is the mode in which the hub is installed; until it is, the one of the spec. It says on which cluster the API of the hub is, with
 // all that users have stored, so that it does not change while the hub exists.
-const annotationMode = "capstan.io/installed-mode"
-
-// modeOf is the mode in which the hub is installed; until it is, the one of the spec.
 func modeOf(cm *operatorv1.ClusterManager) operatorv1.InstallMode {
-	switch mode := operatorv1.InstallMode(cm.Annotations[annotationMode]); mode {
+	switch mode := operatorv1.InstallMode(cm.Annotations[fleet.AnnotationInstalledMode]); mode {
 	case operatorv1.InstallModeDefault, operatorv1.InstallModeHosted:
 		return mode
 	default:
@@ -48,7 +45,7 @@ func checkMode(cm *operatorv1.ClusterManager) error {
 // recordRunningMode records the mode of a hub that is installed and whose ClusterManager does not say it: another operator has installed
 // it, or the annotation was lost when a user replaced the ClusterManager.
 func (c *Controller) recordRunningMode(ctx context.Context, cm *operatorv1.ClusterManager) error {
-	if cm.Annotations[annotationMode] != "" {
+	if cm.Annotations[fleet.AnnotationInstalledMode] != "" {
 		return nil
 	}
 	deployments, err := c.Management.List(ctx, cm.Name, apply.Deployments)
@@ -77,7 +74,7 @@ func runningMode(cm *operatorv1.ClusterManager, deployments []client.Object) ope
 
 // recordMode records in which mode the hub is installed. In memory it changes the metadata alone.
 func (c *Controller) recordMode(ctx context.Context, cm *operatorv1.ClusterManager, mode operatorv1.InstallMode) error {
-	if err := frame.Annotate(ctx, c.Client, cm, annotationMode, string(mode)); err != nil {
+	if err := frame.Annotate(ctx, c.Client, cm, fleet.AnnotationInstalledMode, string(mode)); err != nil {
 		return fmt.Errorf("write down the mode: %w", err)
 	}
 	return nil

@@ -43,7 +43,7 @@ func TestModeStays(t *testing.T) {
 			if err := validate(cm); err != nil {
 				t.Errorf("the mode that is installed is refused: %v", err)
 			}
-			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Annotations[annotationMode] != name {
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Annotations[fleet.AnnotationInstalledMode] != name {
 				t.Fatalf("annotations %v, %v", cm.Annotations, err)
 			}
 			test.changed(cm)

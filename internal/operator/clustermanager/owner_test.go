@@ -42,7 +42,7 @@ func TestOwnHub(t *testing.T) {
 		return cm
 	}
 	installed := inMode("hosted", operatorv1.InstallModeHosted)
-	installed.Annotations = map[string]string{annotationMode: string(operatorv1.InstallModeDefault)}
+	installed.Annotations = map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeDefault)}
 	for name, test := range map[string]struct {
 		hub  *apply.Cluster
 		want string

@@ -35,7 +35,7 @@ func (c *Controller) renewAfter(ctx context.Context, cm *operatorv1.ClusterManag
 // renew keeps an installed hub working that is refused, cannot be applied or is being removed: it renews the certificates that it serves
 // with, the authorities that its API server trusts, and the tokens of a hosted one. It returns how long nothing is due.
 func (c *Controller) renew(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
-	if cm.Annotations[annotationMode] == "" {
+	if cm.Annotations[fleet.AnnotationInstalledMode] == "" {
 		return 0, nil
 	}
 	hub, access, err := c.hub(ctx, cm)
@@ -48,7 +48,7 @@ func (c *Controller) renew(ctx context.Context, cm *operatorv1.ClusterManager) (
 
 // renewWithoutHub renews what is on the management cluster alone: the certificates.
 func (c *Controller) renewWithoutHub(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
-	if cm.Annotations[annotationMode] == "" {
+	if cm.Annotations[fleet.AnnotationInstalledMode] == "" {
 		return 0, nil
 	}
 	return c.renewCertificates(ctx, c.plannedOf(cm), nil)

@@ -61,7 +61,7 @@ func TestRefusedHubIsRenewed(t *testing.T) {
 	}
 	resident := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "resident"}}
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hosted",
-		Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeHosted)}}}
+		Annotations: map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeHosted)}}}
 	hostedAt("hub.example.com")(cm)
 	c, applied := renewing(t, 25, installedCertificates(t, cm), kubeconfig(known, "now"), kubeconfig(former, "before"))
 	hub := clusterWith("b", resident, account(known), account(unknown), account(former))
@@ -76,7 +76,7 @@ func TestRefusedHubIsRenewed(t *testing.T) {
 			t.Errorf("%s is renewed: %t", name, isRenewed)
 		}
 	}
-	delete(cm.Annotations, annotationMode)
+	delete(cm.Annotations, fleet.AnnotationInstalledMode)
 	clear(applied)
 	if due, err := c.renew(t.Context(), cm); due != 0 || err != nil || len(applied) > 0 {
 		t.Errorf("not installed: due in %s, %v, renewed: %v", due, err, applied)
@@ -88,7 +88,7 @@ func TestRefusedHubIsRenewed(t *testing.T) {
 func TestCertificatesOfRefusedHub(t *testing.T) {
 	t.Parallel()
 	hostedUnreachable := func(cm *operatorv1.ClusterManager) {
-		cm.Annotations[annotationMode] = string(operatorv1.InstallModeHosted)
+		cm.Annotations[fleet.AnnotationInstalledMode] = string(operatorv1.InstallModeHosted)
 		cm.Spec.DeployOption.Mode = operatorv1.InstallModeHosted
 	}
 	for name, test := range map[string]struct {
@@ -112,7 +112,7 @@ func TestCertificatesOfRefusedHub(t *testing.T) {
 	} {
 		for _, days := range []int{25, 300} { // when the serving certificate, and the authority, are due
 			cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo",
-				Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeDefault)}}}
+				Annotations: map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeDefault)}}}
 			test.edit(cm)
 			certificates := installedCertificates(t, cm)
 			c, applied := renewing(t, days, slices.Concat(certificates, calling(t, cm)))
@@ -147,7 +147,7 @@ func TestHubIsRenewedWhileItGoes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []operatorv1.InstallMode{operatorv1.InstallModeDefault, operatorv1.InstallModeHosted} {
 		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo",
-			Annotations: map[string]string{annotationMode: string(mode)}}}
+			Annotations: map[string]string{fleet.AnnotationInstalledMode: string(mode)}}}
 		c, applied := renewing(t, 25, installedCertificates(t, cm), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "indigo",
 			Name: fleet.SecretExternalHubKubeconfig}})
 		if _, err := c.removeAll(t.Context(), cm); err == nil {
@@ -178,7 +178,7 @@ func TestRemovalThatCannotRenew(t *testing.T) {
 		"fails": {unremoved: errors.New("a webhook refuses it"), want: "a webhook refuses it"},
 	} {
 		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo",
-			Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeHosted)}}}
+			Annotations: map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeHosted)}}}
 		c, _ := renewing(t, 25, installedCertificates(t, cm))
 		waitsFor, err := c.renewUnremoved(t.Context(), cm, test.waitsFor, test.unremoved)
 		if !errors.Is(err, test.unremoved) {
@@ -197,7 +197,7 @@ func TestRemovalThatCannotRenew(t *testing.T) {
 func TestSilentHubIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hosted",
-		Annotations: map[string]string{annotationMode: string(operatorv1.InstallModeHosted)}}}
+		Annotations: map[string]string{fleet.AnnotationInstalledMode: string(operatorv1.InstallModeHosted)}}}
 	kubeconfig := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted",
 		Name: accountSecret(fleet.ServiceAccountRegistrationController)}, Data: map[string][]byte{
 		"serviceaccount_namespace": []byte("hosted"), "serviceaccount_name": []byte(fleet.ServiceAccountRegistrationController)}}

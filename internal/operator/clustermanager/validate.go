@@ -40,7 +40,7 @@ func checkName(cm *operatorv1.ClusterManager) error {
 
 // installed reports whether the hub of a ClusterManager may be there, wholly or in part.
 func installed(cm *operatorv1.ClusterManager) bool {
-	return controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) || cm.Annotations[annotationMode] != ""
+	return controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) || cm.Annotations[fleet.AnnotationInstalledMode] != ""
 }
 
 func validateName(cm *operatorv1.ClusterManager) error {

@@ -140,7 +140,9 @@ func TestNameOfInstalled(t *testing.T) {
 	t.Parallel()
 	finalizer := func(cm *operatorv1.ClusterManager) { cm.Finalizers = []string{fleet.FinalizerClusterManagerCleanup} }
 	recorded := func(mode operatorv1.InstallMode) func(*operatorv1.ClusterManager) {
-		return func(cm *operatorv1.ClusterManager) { cm.Annotations = map[string]string{annotationMode: string(mode)} }
+		return func(cm *operatorv1.ClusterManager) {
+			cm.Annotations = map[string]string{fleet.AnnotationInstalledMode: string(mode)}
+		}
 	}
 	hosted, long := hostedAt("hub.example.com"), strings.Repeat("a", maxName+1)
 	for name, test := range map[string]struct {
