@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,8 @@ type Controller struct {
 	*frame.Operator
 	options Options
 	hub     *hubaccess.Checks
+	// unreachable are the Klusterlets whose managed clusters this process has found unreachable, and not reached since.
+	unreachable sync.Map
 }
 
 // reconciler reconciles Klusterlets.
@@ -42,9 +45,15 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
 	return frame.Reconciler[*operatorv1.Klusterlet]{
 		Operator: c.Operator, Prototype: &operatorv1.Klusterlet{},
 		Finalizers: []string{fleet.FinalizerKlusterletCleanup, fleet.FinalizerKlusterletHostedCleanup},
-		Install:    c.install, Remove: c.removeAll, ReportRemoval: reportRemoval, Forget: c.hub.Forget,
+		Install:    c.install, Remove: c.removeAll, ReportRemoval: reportRemoval, Forget: c.forget,
 		Conditions: func(k *operatorv1.Klusterlet) *[]metav1.Condition { return &k.Status.Conditions },
 	}
+}
+
+// forget drops what is known of a Klusterlet that is gone.
+func (c *Controller) forget(klusterlet string) {
+	c.hub.Forget(klusterlet)
+	c.unreachable.Delete(klusterlet)
 }
 
 // refusedInterval is how often a Klusterlet is looked at again that may not be installed: there is no event for all that may be in its way.

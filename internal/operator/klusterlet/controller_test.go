@@ -303,6 +303,31 @@ func TestRefusedKlusterletIsRenewed(t *testing.T) {
 	}
 }
 
+// KL-32: that a managed cluster was unreachable, when the Klusterlet was to leave it, is over once it is reached.
+func TestReachedManagedClusterIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	k.Annotations = map[string]string{fleet.AnnotationEvictionTimestamp: "2026-01-01T00:00:00Z"}
+	l := layoutOf(k)
+	access := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: fleet.SecretExternalManagedKubeconfig},
+		Data: map[string][]byte{fleet.KeyKubeconfig: kubeconfigOf(t, serveAccount(t, l.accounts, l.registrationAccount))}}
+	management, _ := recordingManagement(t)
+	c := &Controller{Operator: &frame.Operator{
+		Management: management, Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(),
+		Elsewhere: remote.New(t.Context(), apply.Options{Label: fleet.LabelCreatedByKlusterlet, Scheme: Scheme(), Changed: func(string) {}}),
+		Secrets:   frame.NewSecrets(t.Context(), clientset.NewClientset(access).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+	if _, err := c.managedCluster(t.Context(), newReport(k), l); err != nil {
+		t.Fatal(err)
+	}
+	stored := &operatorv1.Klusterlet{}
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(k), stored); err != nil {
+		t.Fatal(err)
+	}
+	if since := stored.Annotations[fleet.AnnotationEvictionTimestamp]; since != "" {
+		t.Errorf("it counts as unreachable since %s", since)
+	}
+}
+
 // tokenSecret has a token of a service account on the managed cluster.
 func tokenSecret(l layout, name, account, uid string) runtime.Object {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: name}, Data: map[string][]byte{

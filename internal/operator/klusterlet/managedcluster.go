@@ -33,6 +33,9 @@ func (c *Controller) managedCluster(ctx context.Context, r *report, l layout) (m
 	if err != nil {
 		return managed, err
 	}
+	if err := c.clearUnreachable(ctx, l.klusterlet); err != nil { // of a removal that was taken back
+		return managed, err
+	}
 	return managed, frame.AddFinalizer(ctx, c.Client, l.klusterlet, fleet.FinalizerKlusterletHostedCleanup)
 }
 

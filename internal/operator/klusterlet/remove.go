@@ -183,11 +183,12 @@ func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed mana
 	return frame.Summary(append(left, shared...)), err
 }
 
-// isAbandoned reports whether the managed cluster has been unreachable for too long. It records since when it is.
+// isAbandoned reports whether the managed cluster has been unreachable for too long. It records since when it is. Nobody knows whether it
+// was while no operator ran: the time starts anew with the process.
 func (c *Controller) isAbandoned(ctx context.Context, k *operatorv1.Klusterlet, why error) (bool, error) {
 	now := c.Clock.Now()
 	since, err := time.Parse(time.RFC3339, k.Annotations[fleet.AnnotationEvictionTimestamp])
-	if err == nil {
+	if _, seen := c.unreachable.LoadOrStore(k.Name, true); seen && err == nil {
 		if now.Sub(since) > evictionTimeout {
 			log.FromContext(ctx).Error(why, "What the Klusterlet has on its managed cluster is given up", "klusterlet", k.Name)
 			return true, nil
@@ -199,6 +200,7 @@ func (c *Controller) isAbandoned(ctx context.Context, k *operatorv1.Klusterlet, 
 
 // clearUnreachable ends the time for which the managed cluster was unreachable: another one starts anew.
 func (c *Controller) clearUnreachable(ctx context.Context, k *operatorv1.Klusterlet) error {
+	c.unreachable.Delete(k.Name)
 	return c.recordUnreachable(ctx, k, "")
 }
 

@@ -85,6 +85,11 @@ func TestGiveUp(t *testing.T) {
 	after(2*time.Minute, false)
 	after(4*time.Minute, false)
 	after(2*time.Minute, true)
+
+	c = &Controller{Operator: c.Operator} // whether it could be reached in between, nobody knows
+	after(6*time.Minute, false)
+	after(4*time.Minute, false)
+	after(2*time.Minute, true)
 }
 
 // KL-32: a managed cluster that answers with an error does not block the removal without a message that says what to do.
