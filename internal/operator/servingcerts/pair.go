@@ -80,6 +80,19 @@ func sign(template *x509.Certificate, authority *pair) (pair, error) {
 	return pair{certificate, key, encode(certificate), keyPEM}, err
 }
 
+// signedBy is the certificate of an authority by another one, in PEM. It ends no later than that.
+func (p pair) signedBy(authority pair) ([]byte, error) {
+	template := x509.Certificate{
+		Subject: p.certificate.Subject, NotBefore: p.certificate.NotBefore, NotAfter: p.certificate.NotAfter, KeyUsage: p.certificate.KeyUsage,
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	certificate, err := signingrequest.Sign(template, p.key.Public(), authority.certificate, authority.key)
+	if err != nil {
+		return nil, err
+	}
+	return encode(certificate), nil
+}
+
 func encode(certificate *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
 }

@@ -67,7 +67,7 @@ type Certificates struct {
 	Serving []*corev1.Secret
 	// Trusted has for each Secret with a serving certificate, by its name, the authorities in PEM that clients verify it with.
 	Trusted map[string][]byte
-	// Due is when something has to be renewed, or a certificate of a user expires.
+	// Due is when something has to be renewed, or a certificate of a user begins to be valid, or expires.
 	Due time.Time
 	// Problems say which Secrets of users clients cannot verify a server with, and what to do.
 	Problems []string
@@ -96,8 +96,10 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 				result.Problems = append(result.Problems, fmt.Sprintf("Secret %s/%s: %s", namespace, server.Secret, err))
 			}
 			result.Trusted[server.Secret] = trustedOfUser(secret, bundle)
-			if p, err := pairOf(secret); err == nil && now.Before(p.certificate.NotAfter) {
-				result.Due = earliest(result.Due, p.certificate.NotAfter)
+			for _, change := range changesOf(secret) {
+				if now.Before(change) {
+					result.Due = earliest(result.Due, change)
+				}
 			}
 			continue
 		}
@@ -129,6 +131,15 @@ func HostsOf(secret *corev1.Secret) []string {
 	return hosts
 }
 
+// changesOf are the times from and until when the certificate in a Secret is valid; none if it has no usable one.
+func changesOf(secret *corev1.Secret) []time.Time {
+	p, err := pairOf(secret)
+	if err != nil {
+		return nil
+	}
+	return []time.Time{p.certificate.NotBefore, p.certificate.NotAfter}
+}
+
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
@@ -147,38 +158,78 @@ func tlsSecret(namespace, name string, p pair) *corev1.Secret {
 }
 
 // authorityPair is a certificate authority with its key.
-type authorityPair struct{ pair }
+type authorityPair struct {
+	pair
+	// cross is its certificate by the authority before it, in PEM, while that is valid: clients that trust that one alone verify with it. Its
+	// chain has it, too.
+	cross []byte
+}
 
 // currentAuthority is the stored authority, or a new one when that is due or cannot be used.
 func currentAuthority(now time.Time, name string, stored Stored) (authorityPair, error) {
-	if p, err := pairOf(stored.Authority); err == nil && p.certificate.IsCA && now.Before(stored.authorityDue(p.certificate)) {
-		return authorityPair{p}, nil
+	before, err := pairOf(stored.Authority)
+	usable := err == nil && before.certificate.IsCA
+	if usable && now.Before(stored.authorityDue(before.certificate)) && (stored.KeepAuthority || begun(now, before.certificate)) {
+		return authorityOf(before, crossOf(now, before)), nil
 	}
-	p, err := newAuthority(now, fmt.Sprintf("%s@%d", name, now.Unix()))
-	return authorityPair{p}, err
+	next, err := newAuthority(now, fmt.Sprintf("%s@%d", name, now.Unix()))
+	if err != nil || !usable || !isValid(now, before.certificate) {
+		return authorityOf(next, nil), err
+	}
+	cross, err := next.signedBy(before)
+	return authorityOf(next, cross), err
+}
+
+func authorityOf(p pair, cross []byte) authorityPair {
+	p.chain = slices.Concat(encode(p.certificate), cross)
+	return authorityPair{p, cross}
+}
+
+// crossOf is the certificate of an authority by the one before it, as stored behind its own; empty once that is not valid.
+func crossOf(now time.Time, authority pair) []byte {
+	for _, certificate := range parse(authority.chain) {
+		if !certificate.Equal(authority.certificate) && isValid(now, certificate) {
+			return encode(certificate)
+		}
+	}
+	return nil
+}
+
+// begun reports whether a certificate is valid already: one may be from a clock that was ahead.
+func begun(now time.Time, certificate *x509.Certificate) bool {
+	return !now.Before(certificate.NotBefore)
+}
+
+func isValid(now time.Time, certificate *x509.Certificate) bool {
+	return begun(now, certificate) && now.Before(certificate.NotAfter)
 }
 
 // bundle is the authority and those before it that are still valid: servers may still show certificates that these have signed.
 func (a authorityPair) bundle(now time.Time, stored *corev1.ConfigMap) []byte {
-	bundle := slices.Clone(a.chain)
+	bundle := encode(a.certificate)
 	if stored == nil {
 		return bundle
 	}
 	for _, certificate := range parse([]byte(stored.Data[fleet.KeyCABundle])) {
-		if now.Before(certificate.NotAfter) && !certificate.Equal(a.certificate) {
+		if isValid(now, certificate) && !certificate.Equal(a.certificate) {
 			bundle = append(bundle, encode(certificate)...)
 		}
 	}
 	return bundle
 }
 
-// serving is the stored certificate of the server, or a new one when that is due, from another authority or for other hosts.
+// serving is the stored certificate of the server, or a new one when that is due, from another authority or for other hosts. Behind it is
+// what leads to the authority before.
 func (a authorityPair) serving(now time.Time, server Server, stored *corev1.Secret) (pair, error) {
-	if p, err := pairOf(stored); err == nil && now.Before(renewal(p.certificate)) && sameHosts(p.certificate, server.Hosts) &&
-		p.certificate.CheckSignatureFrom(a.certificate) == nil {
-		return p, nil
+	p, err := pairOf(stored)
+	if err != nil || !begun(now, p.certificate) || !now.Before(renewal(p.certificate)) || !sameHosts(p.certificate, server.Hosts) ||
+		p.certificate.CheckSignatureFrom(a.certificate) != nil {
+		if p, err = newServing(now, server.Hosts, a.pair); err != nil {
+			return pair{}, err
+		}
 	}
-	return newServing(now, server.Hosts, a.pair)
+	p.chain = slices.Concat(encode(p.certificate), a.cross)
+	return p, nil
 }
 
 func sameHosts(certificate *x509.Certificate, hosts []string) bool {
@@ -205,6 +256,10 @@ func checkOfUser(now time.Time, secret *corev1.Secret, server Server) error {
 	if !now.Before(p.certificate.NotAfter) {
 		return fmt.Errorf("its certificate expired at %s; renew it, or delete the Secret to get one from the operator",
 			p.certificate.NotAfter.Format(time.RFC3339))
+	}
+	if !begun(now, p.certificate) {
+		return fmt.Errorf("its certificate is not valid before %s; correct the clock of who makes it, or delete the Secret to get one from the "+
+			"operator", p.certificate.NotBefore.Format(time.RFC3339))
 	}
 	for _, host := range server.Hosts {
 		if err := p.certificate.VerifyHostname(host); err != nil {

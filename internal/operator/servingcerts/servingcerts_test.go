@@ -121,6 +121,65 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// CM-23, RG-51: clients that trust only the authority as of when they joined, such as agents by gRPC, reach servers until that expires.
+func TestClientsOfTheAuthorityBefore(t *testing.T) {
+	t.Parallel()
+	first := renew(t, start, servers, servingcerts.Stored{})
+	expiry := leaf(t, first.Authority).NotAfter
+	old, now := x509.NewCertPool(), x509.NewCertPool()
+	old.AddCert(leaf(t, first.Authority))
+	stored, at := store(first), start.Add(365*day*4/5+time.Hour)
+	for range 5 { // renewals of what the authority signs
+		c := renew(t, at, servers, stored)
+		if leaf(t, c.Authority).Equal(leaf(t, first.Authority)) {
+			t.Fatalf("at %s, the authority is the same", at)
+		}
+		now.AddCert(leaf(t, c.Authority))
+		if n := strings.Count(c.Bundle.Data[fleet.KeyCABundle], "BEGIN"); n != 2 && at.Before(expiry) {
+			t.Errorf("at %s, the bundle has %d authorities", at, n)
+		}
+		for i, server := range servers {
+			chain, err := certutil.ParseCertsPEM(c.Serving[i].Data[corev1.TLSCertKey])
+			if err != nil {
+				t.Fatal(err)
+			}
+			behind := x509.NewCertPool()
+			for _, certificate := range chain[1:] {
+				behind.AddCert(certificate)
+			}
+			for roots, want := range map[*x509.CertPool]bool{now: true, old: at.Before(expiry)} {
+				_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: behind, DNSName: server.Hosts[0], CurrentTime: at})
+				if (err == nil) != want {
+					t.Errorf("at %s, by a client of the old authority: %t, want %t: %v", at, roots == old, want, err)
+				}
+			}
+			if at.After(expiry) && len(chain) > 1 {
+				t.Errorf("at %s, %s has %d certificates", at, server.Secret, len(chain))
+			}
+		}
+		stored, at = store(c), at.Add(20*day)
+	}
+}
+
+// CM-23: what a clock that was ahead has made is replaced, as clients take it for not valid yet.
+func TestMadeByAClockAhead(t *testing.T) {
+	t.Parallel()
+	ahead := renew(t, start.Add(6*time.Hour), servers, servingcerts.Stored{})
+	c := renew(t, start, servers, store(ahead))
+	for i, server := range servers {
+		if err := verify(c, leaf(t, c.Serving[i]), server.Secret, server.Hosts[0], start); err != nil {
+			t.Errorf("%s: %v", server.Secret, err)
+		}
+	}
+	if n := strings.Count(c.Bundle.Data[fleet.KeyCABundle], "BEGIN"); n != 1 {
+		t.Errorf("%d authorities in the bundle", n)
+	}
+	again := renew(t, start.Add(time.Minute), servers, store(c))
+	if !leaf(t, again.Authority).Equal(leaf(t, c.Authority)) || !leaf(t, again.Serving[0]).Equal(leaf(t, c.Serving[0])) {
+		t.Error("what is good is replaced")
+	}
+}
+
 // What does not fit is replaced: other hosts, a broken key, a lost authority.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
@@ -191,6 +250,7 @@ func TestCertificateOfUser(t *testing.T) {
 		"empty":         {nil, "a.hub.svc", time.Now(), "has no usable certificate"},
 		"another host":  {pair, "c.hub.svc", time.Now(), "not valid for c.hub.svc"},
 		"expired, long": {pair, "a.hub.svc", time.Now().Add(100 * 365 * day), "expired at"},
+		"not valid yet": {pair, "a.hub.svc", time.Now().Add(-2 * day), "not valid before"},
 	} {
 		c := renew(t, test.at, []servingcerts.Server{{Secret: "a-cert", Hosts: []string{test.host}}, servers[1]}, of(test.data))
 		if len(c.Problems) != 1 || !strings.Contains(c.Problems[0], test.want) || !strings.Contains(c.Problems[0], "hub/a-cert") {
