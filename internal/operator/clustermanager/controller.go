@@ -144,14 +144,14 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	p := newPlanned(cm, in)
-	r.configuration(p)
+	r.featureGates(p)
 	if p.unexplained, err = c.mayNotExplain(ctx, p); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
 	if p.certificates, err = c.certificates(ctx, p); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	r.certificates(p.certificates.Problems)
+	r.configuration(p, p.certificates.Problems)
 	if err := c.checkOwner(ctx, cm, hub); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}

@@ -53,24 +53,24 @@ func (r *report) failed(reason string, err error) error {
 	return err
 }
 
-// configuration says what of the spec cannot be done. It never keeps the rest from being installed.
-func (r *report) configuration(p planned) {
+// featureGates says which feature gates of the spec there are not.
+func (r *report) featureGates(p planned) {
 	r.set(frame.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn, p.server))
-	condition := metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionTrue, Reason: reasonSupported,
-		Message: "This version can do all that the spec asks for"}
-	if fields := unsupported(p); len(fields) > 0 {
-		condition.Status, condition.Reason = metav1.ConditionFalse, reasonUnsupportedFields
-		condition.Message = "This version ignores: " + strings.Join(fields, "; ")
-	}
-	r.set(condition)
 }
 
-// certificates says what is wrong with certificates of users, which does not keep the rest from being installed either.
-func (r *report) certificates(problems []string) {
+// configuration says what of the spec cannot be done, and what is wrong with certificates of users. Neither keeps the rest from being
+// installed.
+func (r *report) configuration(p planned, problems []string) {
+	condition := metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionTrue, Reason: reasonSupported,
+		Message: "This version can do all that the spec asks for"}
 	if len(problems) > 0 {
-		r.set(metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionFalse, Reason: reasonUnusableCertificates,
-			Message: strings.Join(problems, "; ")})
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonUnusableCertificates, strings.Join(problems, "; ")
 	}
+	if fields := unsupported(p); len(fields) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonUnsupportedFields
+		condition.Message = strings.Join(append([]string{"This version ignores: " + strings.Join(fields, "; ")}, problems...), "; ")
+	}
+	r.set(condition)
 }
 
 // unsupported are the fields that this version ignores, with what it does instead.

@@ -21,25 +21,33 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
-// CM-23: a condition reports certificates of users that cannot be used.
+// CM-23: a condition reports certificates of users that cannot be used, next to what else is not done. It changes only when that does.
 func TestUnusableCertificates(t *testing.T) {
 	t.Parallel()
 	cm := &operatorv1.ClusterManager{}
-	r := newReport(cm)
-	supported := func() metav1.Condition {
-		r.configuration(newPlanned(cm, testInputs(cm)))
+	problems := []string{"Secret hub/work-webhook-serving-cert: its certificate expired"}
+	report := func(problems []string) metav1.Condition {
+		newReport(cm).configuration(newPlanned(cm, testInputs(cm)), problems)
 		return *meta.FindStatusCondition(cm.Status.Conditions, conditionConfigurationSupported)
 	}
-	if got := supported(); got.Status != metav1.ConditionTrue {
+	if got := report(nil); got.Status != metav1.ConditionTrue {
 		t.Errorf("%v", got)
 	}
-	r.certificates([]string{"Secret hub/work-webhook-serving-cert: its certificate expired"})
-	got := meta.FindStatusCondition(cm.Status.Conditions, conditionConfigurationSupported)
-	if got.Status != metav1.ConditionFalse || got.Reason != reasonUnusableCertificates ||
-		!strings.Contains(got.Message, "work-webhook-serving-cert") {
+	if got := report(problems); got.Status != metav1.ConditionFalse || got.Reason != reasonUnusableCertificates || got.Message != problems[0] {
 		t.Errorf("%v", got)
 	}
-	if got := supported(); got.Status != metav1.ConditionTrue {
+	since := metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	cm.Status.Conditions[0].LastTransitionTime = since
+	if got := report(problems); !got.LastTransitionTime.Equal(&since) {
+		t.Errorf("it seems to be so since %s", got.LastTransitionTime)
+	}
+	cm.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{WorkDriver: "mqtt"}
+	if got := report(problems); got.Status != metav1.ConditionFalse || got.Reason != reasonUnsupportedFields ||
+		!strings.Contains(got.Message, "workDriver") || !strings.Contains(got.Message, problems[0]) {
+		t.Errorf("%v", got)
+	}
+	cm.Spec.WorkConfiguration = nil
+	if got := report(nil); got.Status != metav1.ConditionTrue {
 		t.Errorf("corrected: %v", got)
 	}
 }
