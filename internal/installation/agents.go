@@ -29,11 +29,11 @@ func (c *Cluster) Klusterlets(ctx context.Context) ([]operatorv1.Klusterlet, err
 	return found, nil
 }
 
-// IsHosted reports whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for. A hub stays in
-// the mode in which it is installed.
+// IsHosted reports whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for. A hub stays
+// in the mode in which it is installed.
 func IsHosted(custom *unstructured.Unstructured) bool {
-	if installed := operatorv1.InstallMode(custom.GetAnnotations()[fleet.AnnotationInstalledMode]); installed == operatorv1.InstallModeDefault ||
-		installed == operatorv1.InstallModeHosted {
+	installed := operatorv1.InstallMode(custom.GetAnnotations()[fleet.AnnotationInstalledMode])
+	if installed == operatorv1.InstallModeDefault || installed == operatorv1.InstallModeHosted {
 		return isHosted(installed)
 	}
 	mode, _, _ := unstructured.NestedString(custom.Object, "spec", "deployOption", "mode")

@@ -43,11 +43,12 @@ func TestModeStays(t *testing.T) {
 			if err := validate(cm); err != nil {
 				t.Errorf("the mode that is installed is refused: %v", err)
 			}
-			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Annotations[fleet.AnnotationInstalledMode] != name {
+			err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)
+			if err != nil || cm.Annotations[fleet.AnnotationInstalledMode] != name {
 				t.Fatalf("annotations %v, %v", cm.Annotations, err)
 			}
 			test.changed(cm)
-			err := validate(cm)
+			err = validate(cm)
 			if err == nil || !strings.Contains(err.Error(), "the hub is installed in the mode "+name) ||
 				!strings.Contains(err.Error(), "set it to "+name+" again") {
 				t.Errorf("changed: %v", err)

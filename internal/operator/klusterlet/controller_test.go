@@ -315,7 +315,8 @@ func TestReachedManagedClusterIsNotGivenUp(t *testing.T) {
 	c := &Controller{Operator: &frame.Operator{
 		Management: management, Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(),
 		Elsewhere: remote.New(t.Context(), apply.Options{Label: fleet.LabelCreatedByKlusterlet, Scheme: Scheme(), Changed: func(string) {}}),
-		Secrets:   frame.NewSecrets(t.Context(), clientset.NewClientset(access).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
+		Secrets: frame.NewSecrets(t.Context(), clientset.NewClientset(access).CoreV1(),
+			rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)}}
 	if _, err := c.managedCluster(t.Context(), newReport(k), l); err != nil {
 		t.Fatal(err)
 	}
