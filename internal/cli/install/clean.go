@@ -194,8 +194,8 @@ func (c *cleaning) annotateNamespace(ctx context.Context, value *string) error {
 	return c.in.Patch(ctx, c.namespace(), patch)
 }
 
-// leaveOtherHub leaves a hub as it is that is of another ClusterManager. The operator refuses the one that is to be removed then, so nothing
-// of the hub is its.
+// leaveOtherHub leaves a hub as it is that is of another ClusterManager. The operator refuses the one that is to be removed then, so
+// nothing of the hub is its.
 func (c *cleaning) leaveOtherHub(ctx context.Context, manager *unstructured.Unstructured) error {
 	owner, err := c.otherOwner(ctx, manager)
 	if err != nil || owner == "" {
