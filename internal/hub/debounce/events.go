@@ -13,12 +13,15 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// ByName enqueues what the function maps an object to, some time after the event; the queue merges what is enqueued meanwhile.
+// ByName enqueues what the function maps an object to, some time after the event; the queue merges what is enqueued meanwhile. The object of
+// an event that is of none, as those of a channel are, is nil.
 func ByName(delay time.Duration, of handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(q, delay, of(ctx, e.Object)) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(q, delay, of(ctx, e.Object)) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(q, delay, of(ctx, e.ObjectNew)) },
+
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(q, delay, of(ctx, e.Object)) },
 	}
 }
 
@@ -26,7 +29,7 @@ func ByName(delay time.Duration, of handler.MapFunc) handler.EventHandler {
 func ByLabels(delay time.Duration, of handler.MapFunc) handler.EventHandler {
 	byName := ByName(delay, of)
 	return handler.Funcs{
-		CreateFunc: byName.Create, DeleteFunc: byName.Delete,
+		CreateFunc: byName.Create, DeleteFunc: byName.Delete, GenericFunc: byName.Generic,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			byName.Update(ctx, e, q)
 			if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {

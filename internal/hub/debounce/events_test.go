@@ -39,6 +39,9 @@ func TestGather(t *testing.T) {
 	deleted := func(ctx context.Context, h handler.EventHandler, q queue) {
 		h.Delete(ctx, event.DeleteEvent{Object: object("a")}, q)
 	}
+	generic := func(ctx context.Context, h handler.EventHandler, q queue) {
+		h.Generic(ctx, event.GenericEvent{Object: object("a")}, q)
+	}
 	updated := func(before, after string) happening {
 		return func(ctx context.Context, h handler.EventHandler, q queue) {
 			h.Update(ctx, event.UpdateEvent{ObjectOld: object(before), ObjectNew: object(after)}, q)
@@ -53,6 +56,8 @@ func TestGather(t *testing.T) {
 		"created, by labels":              {debounce.ByLabels, created("a"), []string{"a"}},
 		"deleted, by name":                {debounce.ByName, deleted, []string{"a"}},
 		"deleted, by labels":              {debounce.ByLabels, deleted, []string{"a"}},
+		"another event, by name":          {debounce.ByName, generic, []string{"a"}},
+		"another event, by labels":        {debounce.ByLabels, generic, []string{"a"}},
 		"labels change, by name":          {debounce.ByName, updated("a", "b"), []string{"b"}},
 		"labels change, by labels":        {debounce.ByLabels, updated("a", "b"), []string{"b", "a"}},
 		"something else, with the labels": {debounce.ByLabels, updated("a", "a"), []string{"a"}},

@@ -95,6 +95,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r := newRegistration(g)
 	wait, err := c.register(ctx, g, r)
+	if retry.IsConflict(err) { // somebody else has written meanwhile, which is no failure: the status says what was before
+		return ctrl.Result{}, err
+	}
 	if err := errors.Join(err, c.report(ctx, g, r)); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 )
 
@@ -999,6 +1001,48 @@ func (r refusing) Create(ctx context.Context, o client.Object, opts ...client.Cr
 		return apierrors.NewForbidden(rbacv1.Resource(strings.ToLower(r.kind)+"s"), o.GetName(), errors.New("not here"))
 	}
 	return r.Client.Create(ctx, o, opts...)
+}
+
+// conflicting is a client that another one is ahead of.
+type conflicting struct{ client.Client }
+
+func (c conflicting) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return apierrors.NewConflict(corev1.Resource("secrets"), o.GetName(), errors.New("the object has been modified"))
+}
+
+// AR-02: a write that meets that of another process is tried again, and no failure that somebody has to mend.
+func TestConflictsAreNoFailures(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, append(member("c1", nil), decision(argo, "c1"), gitOps(argo), token("c1", "argo"))...)
+	before := f.reconcile(argo)
+	if before.Status.Phase != "successful" {
+		t.Fatalf("%+v", before.Status)
+	}
+	f.recordedEvents()
+	f.expectSecrets("c1-argo-cluster-secret")
+	made := f.secret("c1-argo-cluster-secret")
+	made.ResourceVersion = ""
+	if err := f.c.create(t.Context(), made, newRegistration(before)); !apierrors.IsConflict(err) {
+		t.Errorf("made by another process: %v", err)
+	}
+
+	renewed := &corev1.Secret{}
+	f.apply(f.Get(t.Context(), client.ObjectKey{Namespace: "c1", Name: "argo"}, renewed))
+	renewed.Data["token"] = []byte("renewed")
+	f.apply(f.Update(t.Context(), renewed))
+	f.c.c.Secrets = conflicting{f.c.c.Secrets}
+	key := client.ObjectKeyFromObject(before)
+	if _, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !retry.IsConflict(err) {
+		t.Errorf("written by another process: %v", err)
+	}
+	after := &appsv1beta1.GitOpsCluster{}
+	f.apply(f.Get(t.Context(), key, after))
+	if diff := cmp.Diff(before.Status, after.Status); diff != "" {
+		t.Error(diff)
+	}
+	if events := f.recordedEvents(); events != "" {
+		t.Errorf("events:\n%s", events)
+	}
 }
 
 // AR-04: what ApplicationSets need is made where it is absent, and stays as somebody changes it.

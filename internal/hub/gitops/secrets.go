@@ -228,8 +228,11 @@ func (c *Controller) create(ctx context.Context, desired *corev1.Secret, r *regi
 	if apierrors.IsAlreadyExists(err) {
 		// The cache does not have it: because it is too new, or because it is no Secret of a cluster.
 		key, existing := client.ObjectKeyFromObject(desired), &corev1.Secret{}
-		if readErr := c.c.Live.Get(ctx, key, existing); readErr == nil && clusterOf(existing) == "" {
+		switch readErr := c.c.Live.Get(ctx, key, existing); {
+		case readErr == nil && clusterOf(existing) == "":
 			return secretTaken(key)
+		case readErr == nil:
+			return apierrors.NewConflict(corev1.Resource("secrets"), key.String(), errors.New("another process has made it meanwhile"))
 		}
 	}
 	if err != nil {
