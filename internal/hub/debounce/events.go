@@ -13,8 +13,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// ByName enqueues what the function maps an object to, some time after the event; the queue merges what is enqueued meanwhile. The object of
-// an event that is of none, as those of a channel are, is nil.
+// ByName enqueues what the function maps an object to, some time after the event; the queue merges what is enqueued meanwhile. Of an event
+// of no object, as those of a channel may be, it is nil.
 func ByName(delay time.Duration, of handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(q, delay, of(ctx, e.Object)) },
