@@ -178,7 +178,7 @@ func TestCleanOfARefusedClusterManager(t *testing.T) {
 	}
 }
 
-// CA-20, CA-14: the hub of a ClusterManager is where it was installed, whatever the spec says by now, which "capstan init" does not change.
+// CA-11, CA-20: the hub of a ClusterManager is where it was installed, whatever the spec says by now, which "capstan init" does not change.
 func TestModeOfAnInstalledHub(t *testing.T) {
 	t.Parallel()
 	hosting, hub := withHostedHub(t)
