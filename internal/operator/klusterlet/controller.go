@@ -36,7 +36,8 @@ type Controller struct {
 	*frame.Operator
 	options Options
 	hub     *hubaccess.Checks
-	// unreachable are the Klusterlets whose managed clusters this process has found unreachable, and not reached since.
+	// unreachable has when this process last found the managed cluster of a Klusterlet unreachable, by its name, unless it has reached it
+	// since.
 	unreachable sync.Map
 }
 

@@ -184,18 +184,24 @@ func (c *Controller) removeElsewhere(ctx context.Context, l layout, managed mana
 }
 
 // isAbandoned reports whether the managed cluster has been unreachable for too long. It records since when it is. Nobody knows whether it
-// was while no operator ran: the time starts anew with the process.
+// was while no operator ran, or when this one has not looked for longer than evictionTimeout: the time starts anew then.
 func (c *Controller) isAbandoned(ctx context.Context, k *operatorv1.Klusterlet, why error) (bool, error) {
 	now := c.Clock.Now()
+	stored, _ := c.unreachable.Load(k.Name)
+	last, seen := stored.(time.Time)
 	since, err := time.Parse(time.RFC3339, k.Annotations[fleet.AnnotationEvictionTimestamp])
-	if _, seen := c.unreachable.LoadOrStore(k.Name, true); seen && err == nil {
-		if now.Sub(since) > evictionTimeout {
-			log.FromContext(ctx).Error(why, "What the Klusterlet has on its managed cluster is given up", "klusterlet", k.Name)
-			return true, nil
+	if !seen || now.Sub(last) > evictionTimeout || err != nil {
+		since = now
+		if err := c.recordUnreachable(ctx, k, now.UTC().Format(time.RFC3339)); err != nil {
+			return false, err // what is recorded is of another time
 		}
+	}
+	c.unreachable.Store(k.Name, now)
+	if now.Sub(since) <= evictionTimeout {
 		return false, nil
 	}
-	return false, c.recordUnreachable(ctx, k, now.UTC().Format(time.RFC3339))
+	log.FromContext(ctx).Error(why, "What the Klusterlet has on its managed cluster is given up", "klusterlet", k.Name)
+	return true, nil
 }
 
 // clearUnreachable ends the time for which the managed cluster was unreachable: another one starts anew.

@@ -65,8 +65,15 @@ func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(),
-		Options: frame.Options{Clock: clock}}}
+	var refused error
+	c := &Controller{Operator: &frame.Operator{Options: frame.Options{Clock: clock},
+		Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, api client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if refused != nil {
+					return refused
+				}
+				return api.Patch(ctx, o, p, opts...)
+			}}).Build()}}
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(k), k); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +93,17 @@ func TestGiveUp(t *testing.T) {
 	after(4*time.Minute, false)
 	after(2*time.Minute, true)
 
-	c = &Controller{Operator: c.Operator} // whether it could be reached in between, nobody knows
-	after(6*time.Minute, false)
+	after(6*time.Minute, false) // whether it could be reached while nobody looked, nobody knows
+	after(4*time.Minute, false)
+	after(2*time.Minute, true)
+
+	c = &Controller{Operator: c.Operator} // nor while no operator ran
+	refused = errors.New("unavailable")
+	if _, err := c.isAbandoned(t.Context(), k, errNoKubeconfig); !errors.Is(err, refused) {
+		t.Errorf("the time cannot be recorded: %v", err)
+	}
+	refused = nil
+	after(0, false)
 	after(4*time.Minute, false)
 	after(2*time.Minute, true)
 }
