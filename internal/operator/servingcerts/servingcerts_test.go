@@ -209,7 +209,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// O4: a Secret of a user is used and left alone. What is wrong with it is said with what to do, and keeps nothing else from being renewed.
+// CM-23, O4: a Secret of a user is used and left alone. What is wrong with it is said with what to do, and keeps nothing else from being
+// renewed.
 func TestCertificateOfUser(t *testing.T) {
 	t.Parallel()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("a.hub.svc", nil, nil)
