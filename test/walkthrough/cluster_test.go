@@ -138,6 +138,12 @@ func newCommand(ctx context.Context, t *testing.T, program, kubeconfig, home str
 	return command
 }
 
+// deleteWork deletes a work, and waits until its pods have ended.
+func (c cluster) deleteWork(t *testing.T, name, managed string) {
+	t.Helper()
+	c.capstan(t, "delete", "work", name, "--clusters", managed, "--timeout", "300")
+}
+
 // initialize makes the cluster a hub, and returns what the command says.
 func (c cluster) initialize(t *testing.T, flags ...string) string {
 	t.Helper()

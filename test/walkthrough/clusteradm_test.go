@@ -161,7 +161,7 @@ func undeploy(t *testing.T, hub, managed cluster, name string) {
 	says(t, hub.clusteradm(t, "addon", "disable", "--names", "greeting", "--clusters", name), "Undeploying greeting add-on")
 	hub.AwaitGone(t, &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "greeting"}})
 	for _, work := range []string{"hello", "placed"} { // clusteradm gives an agent ten seconds for that
-		hub.capstan(t, "delete", "work", work, "--clusters", name)
+		hub.deleteWork(t, work, name)
 	}
 	managed.Eventually(t, func(ctx context.Context) error {
 		applied := &workv1.AppliedManifestWorkList{}

@@ -57,7 +57,7 @@ func TestFromOpenClusterManagement(t *testing.T) {
 		t.Errorf("the pod of the work has the UID %s, and had %s", now.UID, pod.UID)
 	}
 
-	hub.capstan(t, "delete", "work", "hello", "--clusters", name)
+	hub.deleteWork(t, "hello", name)
 	managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
 	managed.AwaitInventory(t, before)
 	hub.forget(t, name)

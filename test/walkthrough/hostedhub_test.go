@@ -76,7 +76,7 @@ clusterManager:
 	hub.accept(t, "managed")
 	hub.createWork(t, managed, "managed")
 	says(t, management.refused(t, "clean"), "these clusters of the hub are available: managed")
-	hub.capstan(t, "delete", "work", "hello", "--clusters", "managed")
+	hub.deleteWork(t, "hello", "managed")
 	managed.capstan(t, "unjoin", "--cluster-name", "managed", "--wait")
 	managed.AwaitInventory(t, beforeManaged)
 	hub.forget(t, "managed")

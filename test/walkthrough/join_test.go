@@ -82,7 +82,7 @@ func (c cluster) joinsAndLeaves(
 		}
 
 		says(t, at.refused(t, "unjoin", "--cluster-name", name), "hello", "Delete the works on the hub")
-		c.capstan(t, "delete", "work", "hello", "--clusters", name)
+		c.deleteWork(t, "hello", name)
 		says(t, at.capstan(t, "unjoin", "--cluster-name", name, "--wait"), "The status of mcl "+name+" will be unknown in the hub cluster")
 		at.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
 		managed.AwaitInventory(t, before)

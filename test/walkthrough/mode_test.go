@@ -70,7 +70,7 @@ func TestSwitchMode(t *testing.T) {
 	}
 	inModes(operatorv1.InstallModeDefault)
 
-	hub.capstan(t, "delete", "work", "hello", "--clusters", "cluster1")
+	hub.deleteWork(t, "hello", "cluster1")
 	managed.capstan(t, "unjoin", "--cluster-name", "cluster1", "--wait")
 	managed.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
 	managed.AwaitInventory(t, before)

@@ -174,7 +174,7 @@ func (c cluster) leaveWithoutKlusterlet(t *testing.T, name string) string {
 // hub.
 func (c cluster) leaveWithoutOperator(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	c.capstan(t, "delete", "work", "hello", "--clusters", name)
+	c.deleteWork(t, "hello", name)
 	managed.AwaitGone(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello"}})
 	says(t, managed.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait"),
 		"open-cluster-management/klusterlet, does not run", "--force does without it")

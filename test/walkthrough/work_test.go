@@ -61,6 +61,6 @@ func (c cluster) reaches(t *testing.T, managed cluster, name string) {
 	c.capstan(t, "create", "work", "note", "--clusters", name, "-f", writeFile(t, note))
 	key := types.NamespacedName{Namespace: "default", Name: "note"}
 	managed.Eventually(t, func(ctx context.Context) error { return managed.Client.Get(ctx, key, &corev1.ConfigMap{}) })
-	c.capstan(t, "delete", "work", "note", "--clusters", name)
+	c.deleteWork(t, "note", name)
 	managed.AwaitGone(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 }

@@ -75,7 +75,7 @@ func TestGather(t *testing.T) {
 				})
 				began := time.Now()
 				if test.happen(t.Context(), h, q); !slices.Equal(lists, test.lists) {
-					t.Errorf("looked for %v, want %v", lists, test.lists)
+					t.Fatalf("looked for %v, want %v", lists, test.lists)
 				}
 				test.happen(t.Context(), h, q) // and again
 				var reconciled []string

@@ -315,6 +315,17 @@ func TestAgentByGRPC(t *testing.T) {
 	}
 }
 
+// joinByGRPC starts an agent that gets works by gRPC, and returns once its cluster is available.
+func (h *grpcHub) joinByGRPC(t *testing.T, cluster string) {
+	t.Helper()
+	agent, _ := h.newAgent(t, cluster, "--workload-source-driver", "grpc")
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, h.Client(t), cluster)
+	env.AwaitAvailable(t, h.Client(t), cluster)
+}
+
 // RG-17 GR-07 WK-14: the agent of a denied cluster, which by gRPC, too, gets works by name alone, removes what a work has applied that is
 // deleted then, and gets all works when the cluster is accepted again.
 func TestDeniedAgentByGRPC(t *testing.T) {
@@ -322,12 +333,7 @@ func TestDeniedAgentByGRPC(t *testing.T) {
 	const cluster = "denied-by-grpc"
 	h := startGRPCHub(t)
 	c := h.Client(t)
-	agent, _ := h.newAgent(t, cluster, "--workload-source-driver", "grpc")
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	env.Accept(t, c, cluster)
-	env.AwaitAvailable(t, c, cluster)
+	h.joinByGRPC(t, cluster)
 	work := configMapWork(cluster, "grpc-denied", "one")
 	framework.Create(t, c, work)
 	awaitAppliedByGRPC(t, c, work)
@@ -354,12 +360,7 @@ func TestRestoreByGRPC(t *testing.T) {
 	const cluster = "restored-by-grpc"
 	h := startGRPCHub(t)
 	c := h.Client(t)
-	agent, _ := h.newAgent(t, cluster, "--workload-source-driver", "grpc")
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	env.Accept(t, c, cluster)
-	env.AwaitAvailable(t, c, cluster)
+	h.joinByGRPC(t, cluster)
 	work := configMapWork(cluster, "grpc-restored", "of the backup")
 	framework.Create(t, c, work)
 	awaitAppliedByGRPC(t, c, work)
