@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/terminal"
 )
 
@@ -185,13 +186,17 @@ func (r *kubectlRun) startTokenProxy(ctx context.Context, server string) (*local
 	return startLocalProxy(r.hub, server, token)
 }
 
-// readToken reads the token of the service account, which is in a Secret on the hub.
+// readToken reads the token of the service account, which is in a Secret on the hub. A token in another Secret is not for the cluster.
 func (r *kubectlRun) readToken(ctx context.Context) (string, error) {
 	ctx, cancel := r.Limited(ctx)
 	defer cancel()
 	secret, err := readSecret(ctx, r.hub, r.cluster, r.serviceAccount)
 	if err != nil {
 		return "", fmt.Errorf("--sa: %w", err)
+	}
+	if secret.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue {
+		return "", fmt.Errorf("--sa: Secret %s of namespace %s is not that of a ManagedServiceAccount, which has the label %s=%s: name an account "+
+			"of the cluster", secret.Name, secret.Namespace, fleet.LabelManagedServiceAccount, fleet.LabelTrue)
 	}
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if token == "" {

@@ -719,13 +719,10 @@ func TestKubectlGetsSignals(t *testing.T) {
 func TestKubectlAsServiceAccount(t *testing.T) {
 	fakeKubectl(t, `echo "$KUBECONFIG"; echo "$KUBECACHEDIR"; cat >/dev/null`)
 	h := clitest.NewHubWithClusters(t)
-	h.Put(t, "/api/v1/namespaces/cluster1/secrets/deployer", &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployer"},
-		Data: map[string][]byte{"token": []byte("of-deployer"), "ca.crt": []byte("x")},
-	})
-	h.Put(t, "/api/v1/namespaces/cluster1/secrets/empty", &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "empty"},
-	})
+	ofAccount := map[string]string{fleet.LabelManagedServiceAccount: "true"}
+	putSecret(t, h, "deployer", ofAccount, map[string][]byte{"token": []byte("of-deployer"), "ca.crt": []byte("x")})
+	putSecret(t, h, "empty", ofAccount, nil)
+	putSecret(t, h, "other", map[string]string{fleet.LabelManagedServiceAccount: "false"}, map[string][]byte{"token": []byte("of-the-hub")})
 	h.Connect("cluster1", http.HandlerFunc(answerHeaders))
 	r := start(t, h, "proxy", "kubectl", "--cluster", "cluster1", "--sa", "deployer", "--", "get", "pods")
 	file, cache := r.line(), r.line()
@@ -764,6 +761,16 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 	}
 	h.Run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "empty", "--", "get", "pods").Fails(t,
 		"Secret empty", "has no token", "ManagedServiceAccount")
+	h.Run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "other", "--", "get", "pods").Fails(t,
+		"Secret other of namespace cluster1 is not that of a ManagedServiceAccount")
+}
+
+// putSecret puts a Secret into the namespace of cluster1.
+func putSecret(t *testing.T, h clitest.Hub, name string, labels map[string]string, data map[string][]byte) {
+	t.Helper()
+	h.Put(t, "/api/v1/namespaces/cluster1/secrets/"+name, &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: name, Labels: labels}, Data: data})
 }
 
 // CA-43: a token that the cluster does not accept any more is read again for the next request.
@@ -771,10 +778,7 @@ func TestKubectlWithRenewedToken(t *testing.T) {
 	fakeKubectl(t, `echo "$KUBECONFIG"; cat >/dev/null`)
 	h := clitest.NewHubWithClusters(t)
 	renew := func(token string) {
-		h.Put(t, "/api/v1/namespaces/cluster1/secrets/deployer", &corev1.Secret{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployer"},
-			Data: map[string][]byte{"token": []byte(token)},
-		})
+		putSecret(t, h, "deployer", map[string]string{fleet.LabelManagedServiceAccount: "true"}, map[string][]byte{"token": []byte(token)})
 	}
 	renew("revoked")
 	h.Connect("cluster1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
