@@ -296,7 +296,7 @@ func TestInstallerRefuses(t *testing.T) {
 		{"cluster-manager", "replicaCount: -1", "at '/replicaCount': minimum: got -1, want 0"},
 		{"cluster-manager", "replicaCount: 1.5", "at '/replicaCount': got number, want integer"},
 		{"cluster-manager", "images: {tag: 1.3}", "at '/images/tag': got number, want string"},
-		{"cluster-manager", "bootstrapTokenSecret: ocmhub.a", "at '/bootstrapTokenSecret': 'ocmhub.a' does not match pattern"},
+		{"cluster-manager", "bootstrapTokenSecret: ocmhub.a", "does not match pattern '^([a-z0-9]{16})?$'"},
 		{"cluster-manager", "images: none", "at '/images': got string, want object"},
 		{"cluster-manager", "clusterManager: {mode: hosted}", "at '/clusterManager/mode': value must be one of 'Default', 'Hosted'"},
 		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGates: [{feature: A, mode: On}]}}",

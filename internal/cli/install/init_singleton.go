@@ -344,7 +344,11 @@ func (i *initialization) checkSingleton(ctx context.Context, cluster *Cluster, o
 
 // deleteObsolete deletes what the hub had with other values. Its volume stays, with all data of the hub.
 func deleteObsolete(ctx context.Context, cluster *Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
-	for _, optional := range hub.Optional() {
+	all, err := hub.Optional()
+	if err != nil {
+		return err
+	}
+	for _, optional := range all {
 		of := installation.ReferenceTo(optional)
 		if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return installation.ReferenceTo(o) == of }) {
 			continue

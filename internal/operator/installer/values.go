@@ -8,47 +8,9 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
-
-	"github.com/capstan-io/capstan/deploy/charts"
 )
-
-// values are those that the charts of both operators have.
-type values struct {
-	ReplicaCount        int64               `json:"replicaCount"`
-	CreateNamespace     bool                `json:"createNamespace"`
-	Images              images              `json:"images"`
-	PodSecurityContext  map[string]any      `json:"podSecurityContext"`
-	SecurityContext     map[string]any      `json:"securityContext"`
-	Resources           map[string]any      `json:"resources"`
-	NodeSelector        map[string]any      `json:"nodeSelector"`
-	Tolerations         []any               `json:"tolerations"`
-	Affinity            map[string]any      `json:"affinity"`
-	PriorityClassName   string              `json:"priorityClassName"`
-	PodDisruptionBudget podDisruptionBudget `json:"podDisruptionBudget"`
-	EnableSyncLabels    bool                `json:"enableSyncLabels"`
-}
-
-type images struct {
-	Registry         string            `json:"registry"`
-	Tag              string            `json:"tag"`
-	ImagePullPolicy  string            `json:"imagePullPolicy"`
-	ImagePullSecrets []any             `json:"imagePullSecrets"`
-	Overrides        map[string]string `json:"overrides"`
-	ImageCredentials imageCredentials  `json:"imageCredentials"`
-}
-
-type imageCredentials struct {
-	CreateImageCredentials bool   `json:"createImageCredentials"`
-	UserName               string `json:"userName"`
-	Password               string `json:"password"`
-	DockerConfigJSON       string `json:"dockerConfigJson"`
-}
-
-type podDisruptionBudget struct {
-	Enabled bool `json:"enabled"`
-}
 
 // MergeValues puts values over others; maps are merged, all else is replaced.
 func MergeValues(values, over map[string]any) {
@@ -65,40 +27,29 @@ func MergeValues(values, over map[string]any) {
 
 // sections are the values that have others in them without which there is no installation.
 var sections = []string{
-	"images", "clusterManager", "klusterlet", "apiserver", "etcd", "storage", "pvc", "route", "loadbalancer", "nodeport", "tls", "metrics",
+	"images", "clusterManager", "klusterlet", "podDisruptionBudget",
+	"apiserver", "etcd", "storage", "pvc", "route", "loadbalancer", "nodeport", "tls", "metrics",
 }
 
-// decodeValues reads the values of a chart, with those that are given over its own, as a null one takes away. What the chart's schema
-// refuses is refused.
-func decodeValues(chart string, given map[string]any, into any) error {
-	merged := map[string]any{}
-	if err := readYAML(chart+"/values.yaml", &merged); err != nil {
-		return err
-	}
+// plain is a copy of values in the types of JSON, whatever types the caller has them in.
+func plain(chart string, given map[string]any) (map[string]any, error) {
+	values := map[string]any{}
 	content, err := json.Marshal(given)
+	if err == nil {
+		err = json.Unmarshal(content, &values)
+	}
 	if err != nil {
-		return fmt.Errorf("values of chart %s: %w", chart, err)
+		return nil, fmt.Errorf("values of chart %s: %w", chart, err)
 	}
-	over := map[string]any{}
-	if err := json.Unmarshal(content, &over); err != nil {
-		return fmt.Errorf("values of chart %s: %w", chart, err)
-	}
-	MergeValues(merged, over)
 	for _, section := range sections {
-		if value, found := merged[section]; found && value == nil {
-			return fmt.Errorf("values of chart %s: %s is null: leave it out, or give some of its values", chart, section)
+		if value, found := values[section]; found && value == nil {
+			return nil, fmt.Errorf("values of chart %s: %s is null: leave it out, or give some of its values", chart, section)
 		}
 	}
-	deleteNulls(merged)
-	if err := validate(chart, merged); err != nil {
-		return fmt.Errorf("values of chart %s: %w", chart, err)
-	}
-	if content, err = json.Marshal(merged); err != nil {
-		return fmt.Errorf("values of chart %s: %w", chart, err)
-	}
-	return json.Unmarshal(content, into)
+	return values, nil
 }
 
+// deleteNulls takes away what null values say that is not to be there, where the chart has nothing itself: Helm would render the null.
 func deleteNulls(values map[string]any) {
 	maps.DeleteFunc(values, func(_ string, value any) bool { return value == nil })
 	for _, value := range values {
@@ -108,14 +59,10 @@ func deleteNulls(values map[string]any) {
 	}
 }
 
-// validate checks values by the schema of a chart, as Helm does.
-func validate(chart string, values map[string]any) error {
+// validate checks values by the schema of a chart, as Helm does. Its errors have one line.
+func validate(schema []byte, values map[string]any) error {
 	const name = "values.schema.json"
-	content, err := charts.Files.ReadFile(chart + "/" + name)
-	if err != nil {
-		return err
-	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -123,33 +70,33 @@ func validate(chart string, values map[string]any) error {
 	if err := compiler.AddResource(name, document); err != nil {
 		return err
 	}
-	schema, err := compiler.Compile(name)
+	compiled, err := compiler.Compile(name)
 	if err != nil {
 		return err
 	}
-	err = schema.Validate(values)
-	if _, invalid := errors.AsType[*jsonschema.ValidationError](err); invalid {
-		_, faults, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		var lines []string
-		for line := range strings.SplitSeq(faults, "\n") {
-			lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), "- "))
-		}
-		return errors.New(strings.Join(lines, "; "))
+	err = compiled.Validate(values)
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		return faults(invalid)
 	}
 	return err
 }
 
-// readYAML reads a file of a chart.
-func readYAML(file string, into any) error {
-	content, err := charts.Files.ReadFile(file)
-	if err == nil {
-		content, err = yaml.YAMLToJSON(content)
+func faults(invalid *jsonschema.ValidationError) error {
+	hideTexts(invalid)
+	_, faults, _ := strings.Cut(invalid.Error(), "\n") // the first line names the schema
+	var lines []string
+	for line := range strings.SplitSeq(faults, "\n") {
+		lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), "- "))
 	}
-	if err == nil {
-		err = json.Unmarshal(content, into)
+	return errors.New(strings.Join(lines, "; "))
+}
+
+// hideTexts takes out of faults what text a value has, which may be a credential. Faults other than that of a pattern do not quote texts.
+func hideTexts(invalid *jsonschema.ValidationError) {
+	if pattern, ok := invalid.ErrorKind.(*kind.Pattern); ok {
+		pattern.Got = "..."
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	for _, cause := range invalid.Causes {
+		hideTexts(cause)
 	}
-	return nil
 }

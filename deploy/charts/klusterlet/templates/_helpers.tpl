@@ -62,7 +62,7 @@ open-cluster-management-agent
 {{- end }}
 {{- if and (eq (include "klusterlet.operator" .) "true") (eq (include "klusterlet.agentNamespace" .) .Release.Namespace) }}
 {{- fail (printf "klusterlet.namespace is %q, where the operator runs, and would be deleted with the Klusterlet: %s" .Release.Namespace
-  "install the chart in another namespace, such as open-cluster-management, or set another klusterlet.namespace") }}
+  "set another klusterlet.namespace, or install the chart in another namespace") }}
 {{- end }}
 {{- include "klusterlet.checkHubs" . }}
 {{- end }}
