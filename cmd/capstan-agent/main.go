@@ -3,12 +3,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -24,12 +21,10 @@ import (
 func main() {
 	program.TuneGC(100)
 	program.CheckConnections()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	command, err := parseCommand(os.Args)
 	if err == nil {
-		err = command.ExecuteContext(ctx)
+		err = command.ExecuteContext(program.Context())
 	}
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "capstan-agent:", err)
 		os.Exit(1)
