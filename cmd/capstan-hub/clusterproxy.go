@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -24,10 +25,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/leaderelection"
 	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
@@ -52,6 +56,9 @@ const (
 	flagUserServerURL     = "user-server-url"
 	flagUserServerIssuers = "user-server-oidc-issuers"
 )
+
+// accessLease is by which one of several processes writes how clusters are reached.
+const accessLease = "capstan-hub-cluster-proxy-access"
 
 // secretUserServerCA is the name of the Secret that clients of the user server verify it by.
 const secretUserServerCA = "proxy-server-ca"
@@ -160,7 +167,7 @@ func (f *clusterProxyFlags) run(ctx context.Context) error {
 		return aggregated.Run(ctx, clusterProxyAPI(tunnels, f.userServer, address), f.apiServer, config)
 	})
 	if len(gates) > 0 {
-		all.Go(func() error { return f.presentAccess(ctx, config, address) })
+		all.Go(func() error { return f.presentAccessElected(ctx, config, address) })
 	}
 	return all.Wait()
 }
@@ -175,7 +182,27 @@ func (f *clusterProxyFlags) accessGates() (on []featuregate.Feature) {
 	return on
 }
 
-// presentAccess has ClusterProfiles and the Secrets of Argo CDs name the user server. Each of several processes writes the same.
+// presentAccessElected presents access while this process holds a Lease: several would undo what others write while they do not know the
+// same certificates, or have other URLs. A process that loses the Lease keeps its tunnels.
+func (f *clusterProxyFlags) presentAccessElected(ctx context.Context, config *rest.Config, address *accessprovider.Address) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	lock, err := leaderelection.Lock(client.CoordinationV1(), f.namespace, accessLease)
+	if err != nil {
+		return err
+	}
+	for {
+		err := leaderelection.Lead(ctx, lock, func(ctx context.Context) error { return f.presentAccess(ctx, config, address) })
+		if !errors.Is(err, leaderelection.ErrLost) {
+			return err
+		}
+		klog.FromContext(ctx).Error(err, "Another process may write how clusters are reached", "lease", accessLease)
+	}
+}
+
+// presentAccess has ClusterProfiles and the Secrets of Argo CDs name the user server, until the context ends.
 func (f *clusterProxyFlags) presentAccess(ctx context.Context, config *rest.Config, address *accessprovider.Address) error {
 	gates := featuregates.Hub()
 	for _, gate := range f.accessGates() {
@@ -190,6 +217,7 @@ func (f *clusterProxyFlags) presentAccess(ctx context.Context, config *rest.Conf
 	}
 	options := hub.ManagerOptions(controllers)
 	options.Metrics, options.HealthProbeBindAddress = metricsserver.Options{BindAddress: secureserving.None}, secureserving.None
+	options.Controller.SkipNameValidation = ptr.To(true) // there is another manager each time that this process leads
 	manager, err := newManager(config, options, controllers)
 	if err != nil {
 		return err

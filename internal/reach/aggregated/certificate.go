@@ -32,6 +32,8 @@ const (
 	checkInterval = time.Minute
 	// retryInterval is that until there is a certificate at all.
 	retryInterval = time.Second
+	// readInterval is how long clients may take to read what verifies a certificate, before it is shown to them.
+	readInterval = 10 * time.Minute
 	// maxBefore is how many certificates of before stay in the caBundle: those of two renewals, each with its authority.
 	maxBefore = 4
 )
@@ -56,6 +58,10 @@ type certificate struct {
 	chain     []byte
 	key       []byte
 	listeners []dynamiccertificates.Listener
+
+	// next is the chain to be shown after this one, and verified when clients could read what verifies it.
+	next     []byte
+	verified time.Time
 }
 
 func newCertificate(config *rest.Config, apiService, secret string) (*certificate, error) {
@@ -117,7 +123,7 @@ func (c *certificate) keep(ctx context.Context) {
 	}
 }
 
-// renew takes over the certificate of the Secret, or makes another one if that is of no use. It is in use when clients verify it.
+// renew takes over the certificate of the Secret, or makes another one if that is of no use. It is shown once clients verify it.
 func (c *certificate) renew(ctx context.Context) error {
 	api, err := c.services.APIServices().Get(ctx, c.apiService, metav1.GetOptions{})
 	if err != nil {
@@ -144,7 +150,9 @@ func (c *certificate) renew(ctx context.Context) error {
 	if err := c.publish(ctx, namespace, api.Spec.CABundle); err != nil {
 		return err
 	}
-	c.use(chain, key)
+	if !c.isAwaited(chain, api.Spec.CABundle, host) {
+		c.use(chain, key)
+	}
 	if c.published != nil {
 		c.published(api.Spec.CABundle)
 	}
@@ -180,11 +188,15 @@ func (c *certificate) good(chain, key []byte, host string) bool {
 		return false
 	}
 	now, due := c.clock.Now(), pair.Leaf.NotAfter.Add(-pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)/5)
-	isFor := func(host string) bool {
-		return slices.Contains(pair.Leaf.DNSNames, host) || pair.Leaf.VerifyHostname(host) == nil
-	}
 	return !now.Before(pair.Leaf.NotBefore) && now.Before(due) && // its maker's clock may have been ahead
-		isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
+		c.isFor(pair.Leaf, host)
+}
+
+// isFor says whether a certificate is valid for a host and for all other names by which clients know this process.
+func (c *certificate) isFor(leaf *x509.Certificate, host string) bool {
+	return !slices.ContainsFunc(append([]string{host}, c.hosts...), func(host string) bool {
+		return !slices.Contains(leaf.DNSNames, host) && leaf.VerifyHostname(host) != nil
+	})
 }
 
 // replace makes a certificate and stores it. Of several processes that do so at the same time, one does not fail. Who deletes the Secret
@@ -252,6 +264,18 @@ func (c *certificate) stillShown(bundle []byte) ([]byte, error) {
 	all, _ := certutil.ParseCertsPEM(bundle) // which is an error without any
 	valid := slices.DeleteFunc(all, func(one *x509.Certificate) bool { return c.clock.Now().After(one.NotAfter) })
 	return certutil.EncodeCertificates(valid[:min(len(valid), maxBefore)]...)
+}
+
+// isAwaited says whether a certificate is not to be shown yet: clients verify the one that is shown, and may not have read yet what verifies
+// the other.
+func (c *certificate) isAwaited(chain, verified []byte, host string) bool {
+	if !bytes.Equal(c.next, chain) {
+		c.next, c.verified = chain, c.clock.Now()
+	}
+	shown, key := c.CurrentCertKeyContent()
+	pair, err := tls.X509KeyPair(shown, key)
+	return err == nil && bytes.Contains(verified, shown) && c.clock.Now().Before(pair.Leaf.NotAfter) && c.isFor(pair.Leaf, host) &&
+		c.clock.Since(c.verified) < readInterval
 }
 
 func (c *certificate) use(chain, key []byte) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -72,6 +73,41 @@ func (f *fixture) renewed(t *testing.T, c *certificate) []byte {
 	return chain
 }
 
+func leafOf(t *testing.T, chain []byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(chain)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf
+}
+
+// store has the Secret have a certificate that is valid for some time.
+func (f *fixture) store(t *testing.T, validity time.Duration) []byte {
+	t.Helper()
+	chain, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{Host: "gateway.ns.svc", MaxAge: validity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: servingSecret},
+		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key}}
+	if _, err := f.client.CoreV1().Secrets("ns").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// stored is the certificate in the Secret.
+func (f *fixture) stored(t *testing.T) []byte {
+	t.Helper()
+	secret, err := f.client.CoreV1().Secrets("ns").Get(t.Context(), servingSecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Data[corev1.TLSCertKey]
+}
+
 // listener counts how often it is notified.
 type listener int
 
@@ -91,11 +127,7 @@ func TestCertificateIsShared(t *testing.T) {
 	if !roots.AppendCertsFromPEM(f.trusted(t)) {
 		t.Fatalf("the APIService trusts %q", f.trusted(t))
 	}
-	block, _ := pem.Decode(chain)
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := leafOf(t, chain)
 	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "gateway.ns.svc", Roots: roots}); err != nil {
 		t.Error(err)
 	}
@@ -128,7 +160,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 		t.Error("it is renewed too early")
 	}
 	f.clock.Step(validity / 10)
-	renewed := f.renewed(t, first)
+	f.renewed(t, first)
+	renewed := f.stored(t)
 	if bytes.Equal(renewed, old) {
 		t.Fatal("it is not renewed in time")
 	}
@@ -141,17 +174,65 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
+// CG-01, CP-07: clients that verify the certificate of before have ten minutes to read what verifies the next one.
+func TestCertificateIsShownOnceVerified(t *testing.T) {
+	t.Parallel()
+	const due, since = 14 * time.Minute, time.Hour // of certificates: they are valid since an hour before they are made
+	for name, tt := range map[string]struct {
+		// left is how long the certificate of before is valid yet.
+		left   time.Duration
+		change func(t *testing.T, f *fixture, c *certificate)
+		// shown is how long it is shown yet.
+		shown time.Duration
+	}{
+		"clients verify it": {left: due, shown: readInterval},
+		"it ends soon":      {left: 5 * time.Minute, shown: 5 * time.Minute},
+		"it has ended":      {left: -time.Minute},
+		"it is not trusted any more": {left: due, change: func(t *testing.T, f *fixture, _ *certificate) {
+			if err := f.client.CoreV1().Secrets("ns").Delete(t.Context(), servingSecret, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"clients know another name": {left: due, change: func(_ *testing.T, _ *fixture, c *certificate) { c.hosts = []string{"users.ns.svc"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture()
+			c, start := f.replica(), f.clock.Now()
+			before := f.store(t, since+tt.left)
+			f.clock.SetTime(leafOf(t, before).NotBefore)
+			if !bytes.Equal(f.renewed(t, c), before) {
+				t.Fatal("a certificate is replaced from its beginning on")
+			}
+			f.clock.SetTime(start)
+			if tt.change != nil {
+				tt.change(t, f, c)
+			}
+			if shown := f.renewed(t, c); bytes.Equal(shown, before) != (tt.shown > 0) || bytes.Equal(f.stored(t), before) {
+				t.Fatal("it is not renewed, or clients are shown the wrong one")
+			}
+			if tt.shown == 0 {
+				return
+			}
+			f.clock.SetTime(start.Add(tt.shown - 2*time.Second)) // certificates are dated in seconds
+			if !bytes.Equal(f.renewed(t, c), before) {
+				t.Error("clients are shown the new one too early")
+			}
+			f.clock.SetTime(start.Add(tt.shown))
+			if !bytes.Equal(f.renewed(t, c), f.stored(t)) {
+				t.Error("clients are not shown the new one")
+			}
+		})
+	}
+}
+
 // CG-01: a certificate is of use from its beginning on, which is still to come where its maker's clock was ahead, until a fifth is left.
 func TestCertificateIsValidNow(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
 	c := f.replica()
 	chain := f.renewed(t, c)
-	block, _ := pem.Decode(chain)
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := leafOf(t, chain)
 	due := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 5)
 	for at, good := range map[time.Time]bool{
 		leaf.NotBefore.Add(-time.Second): false, leaf.NotBefore: true, due.Add(-time.Second): true, due: false, leaf.NotAfter: false,
@@ -173,7 +254,8 @@ func TestCertificateIsRenewedOnce(t *testing.T) {
 	var renewed []byte
 	f.through(second, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if renewed == nil { // before its first write
-			renewed = f.renewed(t, first)
+			f.renewed(t, first)
+			renewed = f.stored(t)
 		}
 		conflict := action.Matches("update", "secrets")
 		return conflict, nil, apierrors.NewConflict(corev1.Resource("secrets"), servingSecret, nil)
@@ -209,7 +291,8 @@ func TestCertificateThatIsOnlyStored(t *testing.T) {
 		t.Error("the process shows what the API server does not verify")
 	}
 	f.clock.SetTime(start)
-	renewed := f.renewed(t, first)
+	f.renewed(t, first)
+	renewed := f.stored(t)
 	if trusted := f.trusted(t); bytes.Equal(renewed, old) || !bytes.HasPrefix(trusted, renewed) || !bytes.Contains(trusted, old) {
 		t.Error("the API server does not accept both")
 	}
@@ -281,18 +364,14 @@ func TestCertificateForClients(t *testing.T) {
 	if !roots.AppendCertsFromPEM(published()) {
 		t.Fatalf("the Secret has %q", published())
 	}
-	block, _ := pem.Decode(chain)
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := leafOf(t, chain)
 	for _, host := range []string{"gateway.ns.svc", "users.ns.svc", "proxy.example.com", "192.0.2.1"} {
 		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots}); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
 	f.clock.Step(validity * 9 / 10)
-	if renewed := f.renewed(t, c); bytes.Equal(renewed, chain) || !bytes.Equal(published(), f.trusted(t)) {
+	if f.renewed(t, c); bytes.Equal(f.stored(t), chain) || !bytes.Equal(published(), f.trusted(t)) {
 		t.Error("what is renewed is not verified by the Secret")
 	}
 }

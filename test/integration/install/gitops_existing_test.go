@@ -2,9 +2,12 @@ package install
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// AR-03 HC-08: on a hub in an existing cluster, the chart of the tunnels lets their process have Argo CD know clusters, by the user server,
+// AR-03 HC-08 CP-03: on a hub in an existing cluster, the chart of the tunnels lets their process have Argo CD know clusters, by the user server,
 // and do no more with the Secrets of the hub.
 func TestGitOpsClusterChart(t *testing.T) {
 	t.Parallel()
@@ -38,7 +41,7 @@ func TestGitOpsClusterChart(t *testing.T) {
 	framework.AwaitGone(t, h, crd)
 	chart := helm{cluster: existing, namespace: namespace}
 	chart.install(t, "cluster-proxy", chartOf(t, "cluster-proxy"), "featureGates: {gitOpsCluster: true}\n")
-	startTunnels(t, existing, namespace)
+	first := startTunnels(t, existing, namespace)
 	p := &framework.Proxied{On: existing, API: api.Aggregated, Name: name}
 	p.Agent = env.NewAgent(t, existing, framework.Managed, name,
 		framework.TokenOf(t, existing, fleet.NamespaceOperators, fleet.ServiceAccountBootstrap), "--namespace",
@@ -67,21 +70,25 @@ func TestGitOpsClusterChart(t *testing.T) {
 	framework.AwaitGitOps(t, h, g, "successful", "ClustersRegistered")
 	framework.ExpectArgoAccount(t, secret, "system:serviceaccount:default:"+name)
 	testStolenTokenOfTunnels(t, existing, namespace, secret)
+	testAccessElected(t, existing, namespace, secret, first)
 	if err := h.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, h, secret)
 }
 
-// startTunnels runs the process of the chart outside of the cluster, as its service account.
-func startTunnels(t *testing.T, existing *env.Server, namespace string) {
+// tunnels is a process of the chart, outside of the cluster.
+type tunnels struct {
+	*env.Process
+	// userServer is the URL of its user server.
+	userServer string
+}
+
+// startTunnels runs the process that the Service leads to.
+func startTunnels(t *testing.T, existing *env.Server, namespace string) *tunnels {
 	t.Helper()
-	h, address, userServer := existing.Client(t), env.FreeAddress(t), env.FreeAddress(t)
+	h, address := existing.Client(t), env.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, userServerPort, err := net.SplitHostPort(userServer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +97,48 @@ func startTunnels(t *testing.T, existing *env.Server, namespace string) {
 	group := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "v1alpha1.reach.capstan.io"}}
 	group.SetGroupVersionKind(schema.GroupVersionKind{Group: apiregistrationv1.GroupName, Version: "v1", Kind: "APIService"})
 	framework.MergePatch(t, h, group, `{"spec":{"service":{"port":`+port+`}}}`)
+	return startTunnelsAt(t, existing, namespace, address)
+}
+
+// startTunnelsAt runs a process as the service account of the chart.
+func startTunnelsAt(t *testing.T, existing *env.Server, namespace, address string) *tunnels {
+	t.Helper()
+	userServer := env.FreeAddress(t)
+	_, port, err := net.SplitHostPort(userServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := &tunnels{userServer: "https://127.0.0.1:" + port}
 	access := framework.KubeconfigIn(t, existing, namespace, "cluster-proxy")
-	framework.StartChartProcess(t, env.NewAggregatedAPI(t, "cluster-proxy", access, address,
-		"--lease-namespace", namespace, "--user-server-port", userServerPort, "--user-server-hosts", "127.0.0.1",
-		"--user-server-url", "https://127.0.0.1:"+userServerPort, "--feature-gates", "GitOpsCluster=true"))
+	started.Process = env.NewAggregatedAPI(t, "cluster-proxy", access, address,
+		"--lease-namespace", namespace, "--user-server-port", port, "--user-server-hosts", "127.0.0.1",
+		"--user-server-url", started.userServer, "--feature-gates", "GitOpsCluster=true")
+	framework.StartChartProcess(t, started.Process)
+	return started
+}
+
+// testAccessElected: of two processes, the holder of the Lease writes how clusters are reached, and the other one when that has gone.
+func testAccessElected(t *testing.T, existing *env.Server, namespace string, secret *corev1.Secret, first *tunnels) {
+	t.Helper()
+	h := existing.Client(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "capstan-hub-cluster-proxy-access"}}
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
+		t.Fatal(err)
+	}
+	second := startTunnelsAt(t, existing, namespace, env.FreeAddress(t))
+	leadsTo := func(p *tunnels) func(*corev1.Secret) error {
+		return func(s *corev1.Secret) error {
+			if server := string(s.Data["server"]); !strings.HasPrefix(server, p.userServer+"/") {
+				return fmt.Errorf("the Secret of Argo CD names %s, want one below %s", server, p.userServer)
+			}
+			return nil
+		}
+	}
+	framework.AwaitObject(t, h, secret, leadsTo(first))
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitObject(t, h, secret, leadsTo(second))
 }
 
 // testStolenTokenOfTunnels: who has the token of the process writes no other Secrets, and gives nobody rights.
