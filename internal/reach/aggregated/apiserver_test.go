@@ -19,6 +19,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	requests := prometheus.NewCounter(prometheus.CounterOpts{Name: "requests_of_the_test_total", Help: "None."})
 	metrics.Registry.MustRegister(requests)
+	t.Cleanup(func() { metrics.Registry.Unregister(requests) })
 	api := API{
 		Name: "test", Scheme: runtime.NewScheme(), Ready: func() error { return nil },
 		Install: func(*genericapiserver.GenericAPIServer, authorizer.Authorizer) error { return nil },
