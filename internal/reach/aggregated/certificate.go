@@ -266,8 +266,8 @@ func (c *certificate) stillShown(bundle []byte) ([]byte, error) {
 	return certutil.EncodeCertificates(valid[:min(len(valid), maxBefore)]...)
 }
 
-// isAwaited says whether a certificate is not to be shown yet: clients verify the one that is shown, and may not have read yet what verifies
-// the other.
+// isAwaited says whether a certificate is not to be shown yet: clients verify the one that is shown, and may not have read yet what
+// verifies the other.
 func (c *certificate) isAwaited(chain, verified []byte, host string) bool {
 	if !bytes.Equal(c.next, chain) {
 		c.next, c.verified = chain, c.clock.Now()

@@ -86,7 +86,8 @@ func leafOf(t *testing.T, chain []byte) *x509.Certificate {
 // store has the Secret have a certificate that is valid for some time.
 func (f *fixture) store(t *testing.T, validity time.Duration) []byte {
 	t.Helper()
-	chain, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(certutil.SelfSignedCertKeyOptions{Host: "gateway.ns.svc", MaxAge: validity})
+	options := certutil.SelfSignedCertKeyOptions{Host: "gateway.ns.svc", MaxAge: validity}
+	chain, key, err := certutil.GenerateSelfSignedCertKeyWithOptions(options)
 	if err != nil {
 		t.Fatal(err)
 	}

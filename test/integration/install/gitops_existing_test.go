@@ -26,8 +26,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// AR-03 HC-08 CP-03: on a hub in an existing cluster, the chart of the tunnels lets their process have Argo CD know clusters, by the user server,
-// and do no more with the Secrets of the hub.
+// AR-03 HC-08 CP-03: on a hub in an existing cluster, the chart of the tunnels lets their process have Argo CD know clusters, by the user
+// server, and do no more with the Secrets of the hub.
 func TestGitOpsClusterChart(t *testing.T) {
 	t.Parallel()
 	const name, namespace, account = "gitopschart", "open-cluster-management-addon", "deployer"
