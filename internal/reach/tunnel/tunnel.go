@@ -127,7 +127,7 @@ func Dial(ctx context.Context, client *http.Client, url string) (*Tunnel, error)
 		return nil, err
 	}
 	l := newLine(conn)
-	session, err := yamux.Server(l, config())
+	session, err := yamux.Server(&wholeFrames{Conn: l}, config())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -142,7 +142,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 		return nil, err
 	}
 	l := newLine(conn)
-	session, err := yamux.Client(withFewPings(l), hubConfig())
+	session, err := yamux.Client(&wholeFrames{Conn: withFewPings(l)}, hubConfig())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
