@@ -38,6 +38,8 @@ const (
 	graceFactor = 5
 	// defaultLeaseDuration is used for a ManagedCluster that was written before the field had a default.
 	defaultLeaseDuration = time.Minute
+	// longestLeaseDuration is what longer ones count as: the field takes some of which graceFactor are more than a Duration can be.
+	longestLeaseDuration = 20 * 365 * 24 * time.Hour
 )
 
 // Options configure the controller.
@@ -111,6 +113,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	c.setClockSynced(cluster, last)
 	if remaining <= 0 {
+		if has, err := c.hasLease(ctx, cluster.Name); err != nil || !has {
+			return ctrl.Result{}, err
+		}
 		c.setUnknown(cluster)
 	}
 	changed, err := patch.Status(ctx, c.client, cluster, before)
@@ -135,8 +140,7 @@ func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, 
 		return last, true, nil
 	}
 	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
-	if err := c.client.Get(ctx, key, lease); err != nil {
+	if err := c.client.Get(ctx, leaseOf(cluster), lease); err != nil {
 		return last, false, client.IgnoreNotFound(err)
 	}
 	c.heartbeats.observe(lease)
@@ -144,12 +148,26 @@ func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, 
 	return last, known, nil
 }
 
+// hasLease reports whether the agent of a cluster can send heartbeats. Without a lease, as in a namespace that is being deleted, it cannot,
+// and those that came before say nothing.
+func (c *Controller) hasLease(ctx context.Context, cluster string) (bool, error) {
+	err := c.client.Get(ctx, leaseOf(cluster), &coordinationv1.Lease{})
+	if apierrors.IsNotFound(err) {
+		c.heartbeats.forget(cluster)
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+func leaseOf(cluster string) client.ObjectKey {
+	return client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}
+}
+
 // graceOf returns how long the hub waits for a heartbeat of the cluster.
 func graceOf(cluster *clusterv1.ManagedCluster) time.Duration {
 	if cluster.Spec.LeaseDurationSeconds <= 0 {
 		return graceFactor * defaultLeaseDuration
 	}
-	return graceFactor * time.Duration(cluster.Spec.LeaseDurationSeconds) * time.Second
+	return graceFactor * min(time.Duration(cluster.Spec.LeaseDurationSeconds)*time.Second, longestLeaseDuration)
 }
 
 func (c *Controller) setUnknown(cluster *clusterv1.ManagedCluster) {

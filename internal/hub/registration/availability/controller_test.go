@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -139,6 +140,45 @@ func TestLostAgainWithoutHeartbeat(t *testing.T) {
 		t.Fatalf("looked at again after %s, want %s", h.due, patience)
 	}
 	h.reconcile(t, h.due, metav1.ConditionUnknown)
+}
+
+// RG-20 RG-21: a cluster whose lease is gone, as in a namespace that does not end, is not taken for lost: its agent says that it is there,
+// and the two would contradict each other for ever. When there is a lease again, that counts from then on.
+func TestWithoutLease(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.join(t)
+	h.report(t)
+	h.reconcile(t, 0, metav1.ConditionTrue)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "managed-cluster-lease"}}
+	if err := h.Delete(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t, time.Hour, metav1.ConditionTrue)
+	if h.due != 0 {
+		t.Errorf("looked at again after %s", h.due)
+	}
+	lease.ResourceVersion, lease.Spec.RenewTime = "", new(metav1.NewMicroTime(h.clock.Now()))
+	if err := h.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	h.onLease(t.Context(), lease)
+	h.reconcile(t, time.Minute, metav1.ConditionTrue)
+	h.reconcile(t, patience, metav1.ConditionUnknown)
+}
+
+// RG-21: the hub waits for heartbeats of any lease duration that the field takes.
+func TestLongLeases(t *testing.T) {
+	t.Parallel()
+	for seconds, want := range map[int32]time.Duration{
+		-1: patience, 0: patience, 1: 5 * time.Second, 86400: 5 * 24 * time.Hour,
+		1_844_674_408: graceFactor * longestLeaseDuration, math.MaxInt32: graceFactor * longestLeaseDuration,
+	} {
+		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: seconds}}
+		if got := graceOf(cluster); got != want {
+			t.Errorf("%d seconds: %s, want %s", seconds, got, want)
+		}
+	}
 }
 
 // RG-21: a cluster that is deleted and made again while its lease stays as it is, is judged by that.
