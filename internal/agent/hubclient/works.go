@@ -60,10 +60,15 @@ type worksByName struct {
 
 func (w *worksByName) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := w.ListWithContext(ctx, options)
-	if !apierrors.IsForbidden(err) || len(w.known.ListKeys()) == 0 {
+	if !w.readsByName(err) {
 		return list, err
 	}
 	return w.read(ctx)
+}
+
+// readsByName reports whether works are read by name as the hub has forbidden all else. What a proxy forbids is tried again.
+func (w *worksByName) readsByName(err error) bool {
+	return apierrors.IsForbidden(err) && !apierrors.IsUnexpectedServerError(err) && len(w.known.ListKeys()) > 0
 }
 
 // read returns the works of the store that still exist, as they are now.
@@ -75,7 +80,7 @@ func (w *worksByName) read(ctx context.Context) (*workv1.ManifestWorkList, error
 		switch err := w.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, work); {
 		case err == nil:
 			list.Items = append(list.Items, *work)
-		case !apierrors.IsNotFound(err):
+		case !apierrors.IsNotFound(err), apierrors.IsUnexpectedServerError(err):
 			return nil, err
 		}
 	}
@@ -85,7 +90,7 @@ func (w *worksByName) read(ctx context.Context) (*workv1.ManifestWorkList, error
 // watch answers that the list is too old where nothing may be watched, so that the cache lists again after its interval.
 func (w *worksByName) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	watching, err := w.WatchWithContext(ctx, options)
-	if apierrors.IsForbidden(err) && len(w.known.ListKeys()) > 0 {
+	if w.readsByName(err) {
 		return nil, apierrors.NewResourceExpired("works may not be watched: " + err.Error())
 	}
 	return watching, err

@@ -3,6 +3,7 @@ package hubclient
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -106,4 +108,42 @@ func TestWorksByName(t *testing.T) {
 
 	denied.Store(false)
 	expect("changed 2", "new 1")
+}
+
+// RG-17: whatever a proxy in front of the hub answers, no work that the agent knows counts as deleted.
+func TestWorksBehindProxy(t *testing.T) {
+	t.Parallel()
+	resource := workv1.GroupVersion.WithResource("manifestworks").GroupResource()
+	ofProxy := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "get", resource, "", "<html>", 0, true)
+	}
+	ofHub := apierrors.NewForbidden(resource, "", nil)
+	for name, test := range map[string]struct {
+		list, get error
+		byName    bool
+	}{
+		"forbids all":                      {ofProxy(http.StatusForbidden), ofHub, false},
+		"knows nothing":                    {ofProxy(http.StatusNotFound), ofHub, false},
+		"knows nothing after the hub said": {ofHub, ofProxy(http.StatusNotFound), true},
+	} {
+		known := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+		if err := known.Add(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "work"}}); err != nil {
+			t.Fatal(err)
+		}
+		hub := fake.NewClientBuilder().WithScheme(Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return test.get
+			},
+		}).Build()
+		works := &worksByName{hub: hub, known: known, ListerWatcherWithContext: &toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, test.list },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, test.list },
+		}}
+		if list, err := works.list(t.Context(), metav1.ListOptions{}); err == nil {
+			t.Errorf("%s: the list is %v", name, list)
+		}
+		if _, err := works.watch(t.Context(), metav1.ListOptions{}); apierrors.IsResourceExpired(err) != test.byName {
+			t.Errorf("%s: the watch fails with %v", name, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -61,7 +63,12 @@ func TestWhyItRegisters(t *testing.T) {
 // newHub is a hub that gives everybody the same answer, and how a bootstrap kubeconfig describes it.
 func newHub(t *testing.T, status int) *clientcmdapi.Config {
 	t.Helper()
-	return serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	return serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: int32(status)})
+	})
 }
 
 func serve(t *testing.T, handler http.HandlerFunc) *clientcmdapi.Config {
@@ -152,6 +159,40 @@ func TestMovedHub(t *testing.T) {
 	for attempt := range 2 {
 		if stays, err := b.stays(t.Context(), credential); stays || err != nil {
 			t.Errorf("attempt %d: it stays %t, %v", attempt, stays, err)
+		}
+	}
+}
+
+// RG-12: whatever a proxy in front of the hub answers at a new address, the agent keeps its credential, and that of the address before.
+func TestMovedBehindProxy(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		proxy := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "a proxy is in the way", status) })
+		b, credential := registered(t, newHub(t, http.StatusForbidden), proxy)
+		if stays, err := b.stays(t.Context(), credential); !stays || err != nil {
+			t.Errorf("%d: it stays %t, %v", status, stays, err)
+		}
+		if now, err := b.Store.Load(); err != nil || now.MadeFor(proxy) == nil {
+			t.Errorf("%d: the credential is for the proxy (%v)", status, err)
+		}
+	}
+}
+
+// RG-03: an agent with a credential goes on while its bootstrap kubeconfig leads nowhere. One without says what is wrong.
+func TestBootstrapKubeconfigThatLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	before := newHub(t, http.StatusForbidden)
+	noContext, noCluster := before.DeepCopy(), before.DeepCopy()
+	noContext.CurrentContext = "other"
+	noCluster.Clusters = nil
+	for name, now := range map[string]*clientcmdapi.Config{"empty": {}, "no context": noContext, "no cluster": noCluster} {
+		b, credential := registered(t, before, now)
+		if stays, err := b.stays(t.Context(), credential); !stays || err != nil {
+			t.Errorf("%s: it stays %t, %v", name, stays, err)
+		}
+		if _, err := b.choose(t.Context(), b.candidates()); err == nil || !strings.Contains(err.Error(), "is not among the c") ||
+			!strings.Contains(err.Error(), b.Kubeconfigs[0]) {
+			t.Errorf("%s: an agent without a credential: %v", name, err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (b *Bootstrap) syncCredential(ctx context.Context, credential *hubkubeconfi
 					"The bootstrap kubeconfig changed, and the hub kubeconfig with it: %v", credential.MadeFor(c.config))
 			}
 			return credentialCurrent, err
-		case !apierrors.IsUnauthorized(err):
+		case !apierrors.IsUnauthorized(err), apierrors.IsUnexpectedServerError(err):
 			log.FromContext(ctx).Info("The hub cannot be reached as the bootstrap kubeconfig now says", "file", c.file, "reason", err.Error())
 			found = credentialUnknown
 		}
@@ -71,9 +71,13 @@ func (b *Bootstrap) syncCredential(ctx context.Context, credential *hubkubeconfi
 	return found, nil
 }
 
-// checkAuthentication fails if the hub does not authenticate the credential. What the credential may read there does not matter.
+// checkAuthentication fails if the hub does not authenticate the credential. What the credential may read there does not matter, and what a
+// proxy answers says nothing of the hub.
 func (b *Bootstrap) checkAuthentication(ctx context.Context, credential *hubkubeconfig.Credential) error {
 	_, err := b.ownCluster(ctx, credential)
+	if apierrors.IsUnexpectedServerError(err) {
+		return fmt.Errorf("it is not the hub that answers: %w", err)
+	}
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
@@ -54,19 +55,18 @@ func (b *Bootstrap) load(file string) (*clientcmdapi.Config, error) {
 		}
 		hub.CertificateAuthority = ""
 	}
-	if err := checkTLS(config); err != nil {
+	if err := checkHub(config); err != nil {
 		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
 	}
 	return config, nil
 }
 
-// checkTLS fails if the current context leads to a hub without TLS. That there is no such context is found out elsewhere.
-func checkTLS(config *clientcmdapi.Config) error {
-	current := config.Contexts[config.CurrentContext]
-	if current == nil || config.Clusters[current.Cluster] == nil {
-		return nil
+// checkHub fails if the current context leads to no hub, or to one without TLS.
+func checkHub(config *clientcmdapi.Config) error {
+	_, hub, err := hubkubeconfig.HubCluster(config)
+	if err != nil {
+		return err
 	}
-	hub := config.Clusters[current.Cluster]
 	return forwardproxy.CheckTLS(&rest.Config{
 		Host: hub.Server, TLSClientConfig: rest.TLSClientConfig{CAData: hub.CertificateAuthorityData, Insecure: hub.InsecureSkipTLSVerify},
 	})

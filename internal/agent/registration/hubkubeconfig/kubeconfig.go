@@ -41,7 +41,7 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 
 // withKubeconfig completes a credential with its kubeconfig. What is known of the hub stays, whatever the bootstrap kubeconfig says.
 func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, known origin, user clientcmdapi.AuthInfo) (*Credential, error) {
-	name, hub, err := hubCluster(bootstrap)
+	name, hub, err := HubCluster(bootstrap)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, known origin, 
 	return &c, nil
 }
 
-// hubCluster is the cluster of the current context, and its name.
-func hubCluster(config *clientcmdapi.Config) (string, *clientcmdapi.Cluster, error) {
+// HubCluster is the cluster of the current context, and its name.
+func HubCluster(config *clientcmdapi.Config) (string, *clientcmdapi.Cluster, error) {
 	current, ok := config.Contexts[config.CurrentContext]
 	if !ok {
 		return "", nil, fmt.Errorf("current-context %q is not among the contexts", config.CurrentContext)
@@ -97,7 +97,7 @@ func (c *Credential) read() (config *clientcmdapi.Config, name string, hub *clie
 	if config, err = clientcmd.Load(c.Kubeconfig); err != nil {
 		return nil, "", nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
 	}
-	if name, hub, err = hubCluster(config); err != nil {
+	if name, hub, err = HubCluster(config); err != nil {
 		return nil, "", nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
 	}
 	return config, name, hub, nil

@@ -157,7 +157,7 @@ func (c *Credential) MadeFor(bootstrap *clientcmdapi.Config) error {
 	if err != nil {
 		return err
 	}
-	wantName, want, err := hubCluster(bootstrap)
+	wantName, want, err := HubCluster(bootstrap)
 	if err != nil {
 		return fmt.Errorf("the bootstrap kubeconfig is incomplete: %w", err)
 	}

@@ -82,7 +82,7 @@ func answered(err error) bool {
 		return true
 	}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	if !errors.As(err, &status) || apierrors.IsUnexpectedServerError(err) { // or it was a proxy that answered
 		return false
 	}
 	code := status.Status().Code

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/http"
 	"testing"
 	"time"
 
@@ -69,6 +70,10 @@ func TestReport(t *testing.T) {
 	clk.Step(time.Hour)
 	r.Attempted(t.Context(), apierrors.NewUnauthorized("unknown certificate"))
 	is("unknown", map[string]string{"since": "2026-11-21T13:01:30Z", "message": "unknown certificate"})
+	r.Attempted(t.Context(), nil)
+	proxy := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "leases"}, "c1", "<html>", 0, true)
+	r.Attempted(t.Context(), proxy)
+	is("a proxy answers", map[string]string{"since": "2026-11-21T13:01:30Z", "message": proxy.Error()})
 }
 
 // KL-31: a report that an earlier process has left goes when the hub is reached.

@@ -137,6 +137,7 @@ func (m *Monitor) check(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil
+	case apierrors.IsUnexpectedServerError(err): // whatever its code: a proxy has answered, and the hub has not
 	case apierrors.IsUnauthorized(err):
 		return m.persistent(now, &LostError{Reason: Refused,
 			message: "the hub does not accept the client certificate: the cluster may have been " +

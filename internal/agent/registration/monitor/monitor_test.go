@@ -52,6 +52,11 @@ var (
 	silence      = answer{err: errors.New("connection refused")}
 )
 
+// ofProxy is what a proxy in front of a hub answers, in words of its own.
+func ofProxy(code int) answer {
+	return answer{err: apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "cluster1", "<html>", 0, true)}
+}
+
 // phase is what a hub answers for some time.
 type phase struct {
 	answer answer
@@ -82,6 +87,11 @@ func TestMonitor(t *testing.T) {
 		"only hub refuses, and then again": {0, []phase{
 			{unauthorized, 8 * time.Second}, {forbidden, time.Hour}, {unauthorized, 8 * time.Second}, {accepted, time.Hour},
 		}, "", 0},
+		"a proxy knows nothing":         {30 * time.Second, []phase{{accepted, time.Hour}, {ofProxy(404), 20 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"a proxy forbids":               {30 * time.Second, []phase{{accepted, time.Hour}, {ofProxy(403), 20 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"a proxy wants a password":      {30 * time.Second, []phase{{ofProxy(401), 20 * time.Second}, {accepted, time.Hour}}, "", 0},
+		"a proxy stays without its hub": {30 * time.Second, []phase{{accepted, time.Hour}, {ofProxy(404), time.Hour}}, Gone, 40 * time.Second},
+		"a proxy before the only hub":   {0, []phase{{ofProxy(404), 24 * time.Hour}, {ofProxy(401), 24 * time.Hour}}, "", 0},
 		"denied by the only hub":        {0, []phase{{denied, 24 * time.Hour}}, "", 0},
 		"the only hub gone":             {0, []phase{{silence, 24 * time.Hour}}, "", 0},
 		"only hub refuses for a moment": {0, []phase{{unauthorized, 8 * time.Second}, {silence, time.Minute}, {accepted, time.Hour}}, "", 0},

@@ -172,7 +172,8 @@ func (e *evictor) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (
 	}
 	work := types.NamespacedName{Namespace: e.Namespace, Name: amw.Spec.ManifestWorkName}
 	err := e.live.Get(ctx, work, &workv1.ManifestWork{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	missing := apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+	if missing && !apierrors.IsUnexpectedServerError(err) { // a proxy answers so
 		return false, nil
 	}
 	if err != nil {

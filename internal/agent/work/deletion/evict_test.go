@@ -3,6 +3,7 @@ package deletion
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -213,6 +214,8 @@ func TestCacheFromBefore(t *testing.T) {
 		"the work is missing":        {applied("hub", "agent", "cluster1"), apierrors.NewNotFound(resource, "work"), false},
 		"the agent may not ask":      {applied("hub", "agent", "cluster1"), apierrors.NewForbidden(resource, "work", nil), false},
 		"it was for a hub of before": {applied("former", "agent", "cluster1"), errors.New("it is not asked"), false},
+		"a proxy knows no works":     {applied("hub", "agent", "cluster1"), ofProxy(http.StatusNotFound), true},
+		"a proxy forbids":            {applied("hub", "agent", "cluster1"), ofProxy(http.StatusForbidden), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,6 +238,11 @@ func TestCacheFromBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofProxy is what a proxy in front of the hub answers, in words of its own.
+func ofProxy(code int) error {
+	return apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "work", "<html>", 0, true)
 }
 
 // WK-15 O14: a work of a source that has not said which works it has is not missed, however long, and its eviction does not end. Works of
